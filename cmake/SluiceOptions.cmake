@@ -1,0 +1,21 @@
+# Warnings, sanitizers and the compiler cache, for every target of the project.
+set(SLUICE_SANITIZE "" CACHE STRING "Value for -fsanitize=, e.g. address,undefined")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
+# Unique symbols of inline statics would be shared with the application across our libraries.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+add_link_options(-Wl,-z,defs -Wl,--as-needed)
+
+if(SLUICE_SANITIZE)
+  add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=${SLUICE_SANITIZE})
+  # A sanitized shared object leaves the runtime's symbols to the executable.
+  string(REPLACE "-Wl,-z,defs" "" _ "${CMAKE_SHARED_LINKER_FLAGS}")
+  add_link_options(-Wl,-z,undefs)
+endif()
