@@ -1,0 +1,17 @@
+#!/bin/bash
+# run_on.sh BUILD_DIR TARGET PROGRAM ARGS...: runs a program on one conformance target:
+#   driver (softgpu in the process) | shim+loop (worker in the process) | shim+unix | shim+tcp (sluice run --local)
+set -eu
+build=$(realpath "$1"); target=$2; shift 2
+export SLUICE_TEST_TARGET=$target
+unset SLUICE_SERVER SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE
+preload=$build/lib/sluice/libsluice.so
+case $target in
+  driver) LD_LIBRARY_PATH=$build/lib/softgpu:$build/lib/sluice LD_PRELOAD=$preload exec "$@" ;;
+  shim+loop)
+    SLUICE_LOOP_DRIVER=$build/lib/softgpu/libcuda.so.1 \
+      LD_LIBRARY_PATH=$build/lib/loop:$build/lib/sluice LD_PRELOAD=$preload exec "$@" ;;
+  shim+unix) exec "$build/bin/sluice" run --local --transport unix -- "$@" ;;
+  shim+tcp) exec "$build/bin/sluice" run --local --transport tcp -- "$@" ;;
+  *) echo "run_on.sh: unknown target $target (driver, shim+loop, shim+unix, shim+tcp)" >&2; exit 2 ;;
+esac
