@@ -3,6 +3,7 @@
 #pragma once
 
 #include "protocol/functions.h"
+#include "protocol/opcodes.h"
 #include "protocol/wire.h"
 
 #include <cuda.h>
@@ -35,6 +36,12 @@ CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Byt
 template <class T>
 Bytes as_bytes(const T& value) { return {reinterpret_cast<const std::byte*>(&value), sizeof(T)}; }
 }  // namespace detail
+
+/// The characters of a C string, at most kStringBytesMax of them (a longer name is none that exists).
+inline constexpr std::size_t kStringBytesMax = 4096;
+inline Bytes string_bytes(const char* text) noexcept {
+  return {reinterpret_cast<const std::byte*>(text), strnlen(text, kStringBytesMax)};
+}
 
 /// Appends the record to the pipeline and returns; failures come back deferred (D11). SLUICE_STRICT=1 waits instead.
 /// The current context of the calling thread goes into the header. `blobs` are copied before the return.

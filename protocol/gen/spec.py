@@ -1,0 +1,76 @@
+"""Reads protocol/cuda/*.api (protocol/README.md describes the language)."""
+import os
+
+from model import Entry, Field, SpecError
+
+CLASSES = ("local", "memo", "posted", "called", "pushed", "unsupported")
+NEEDS = ("nothing", "init", "context")
+BODIES = ("generated", "shim", "both")
+
+
+def read_row(path):
+    """[Entry] of one file."""
+    row = os.path.splitext(os.path.basename(path))[0]
+    entries = []
+    entry = None
+    in_reply = False
+    for number, raw in enumerate(open(path, encoding="utf-8"), 1):
+        text, _, comment = raw.rstrip("\n").partition("#")
+        words = text.split()
+        where = f"{os.path.basename(path)}:{number}"
+        if not words:
+            if comment and entry is not None and raw.startswith("  "):
+                entry.reason = (entry.reason + " " + comment.strip()).strip()
+            continue
+        if not text.startswith(" "):
+            if words[0] == "row":
+                if words[1:] != [row]:
+                    raise SpecError(f"{where}: the row must be called {row}, like its file")
+            elif words[0] in ("fn", "record") and len(words) == 2:
+                entry = Entry(words[1], row, words[0] == "record", number)
+                in_reply = False
+                entries.append(entry)
+            else:
+                raise SpecError(f"{where}: expected `row NAME`, `fn NAME` or `record NAME`")
+            continue
+        if entry is None:
+            raise SpecError(f"{where}: a line of an entry before any entry")
+        in_reply = _entry_line(entry, words, where, in_reply)
+        if comment:
+            entry.reason = (entry.reason + " " + comment.strip()).strip()
+    return entries
+
+
+def _entry_line(entry, words, where, in_reply):
+    key = words[0]
+    if key == "class":
+        _one_of(where, key, words, CLASSES)
+        entry.travel = words[1]
+    elif key == "needs":
+        _one_of(where, key, words, NEEDS)
+        entry.needs = words[1]
+    elif key == "body":
+        _one_of(where, key, words, BODIES)
+        entry.body = words[1]
+    elif key == "carried_by":
+        entry.carried_by = words[1:]
+    elif key == "alias_of":
+        entry.alias_of = words[1]
+    elif key == "reply" and entry.is_record:
+        return True
+    else:
+        (entry.reply_fields if in_reply else entry.fields).append(Field(key, words[1:]))
+    return in_reply
+
+
+def _one_of(where, key, words, allowed):
+    if len(words) != 2 or words[1] not in allowed:
+        raise SpecError(f"{where}: {key} must be one of {', '.join(allowed)}")
+
+
+def read_all(folder):
+    entries = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".api"):
+            entries += read_row(os.path.join(folder, name))
+    return entries
