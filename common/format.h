@@ -12,7 +12,7 @@ std::string vformat(fmt::string_view text, fmt::format_args args);
 
 template <class... Args>
 std::string format(fmt::format_string<Args...> text, Args&&... args) {
-  return vformat(text, fmt::make_format_args(args...));
+  return ::sluice::vformat(text, fmt::make_format_args(args...));
 }
 
 }  // namespace sluice

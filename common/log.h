@@ -23,7 +23,7 @@ void log_line(LogLevel level, std::string_view category, std::string_view messag
 
 template <class... Args>
 void log(LogLevel level, std::string_view category, fmt::format_string<Args...> text, Args&&... args) {
-  if (log_enabled(level)) log_line(level, category, vformat(text, fmt::make_format_args(args...)));
+  if (log_enabled(level)) log_line(level, category, ::sluice::vformat(text, fmt::make_format_args(args...)));
 }
 
 }  // namespace sluice
