@@ -80,14 +80,12 @@ class Program {
 
   /// Compiles if need be. kUnsupported names the kernel and the instruction; nothing runs then.
   virtual Status prepare(std::size_t kernel_index) = 0;
-  /// Runs the whole grid on the worker pool and returns when it is done; memory faults inside a registered arena end
+  /// Runs the whole grid on the worker pool and returns when it is done; a memory fault of a kernel ends
   /// the grid with kIllegalAddress, the process lives. prepare() must have succeeded.
   virtual LaunchResult run(std::size_t kernel_index, const LaunchConfig& config) = 0;
 };
 
-/// Address range whose faults belong to kernels (softgpu/memory registers its reservation once).
-void register_arena(void* base, std::size_t size_bytes);
-/// Number of worker threads per grid: SOFTGPU_THREADS, default the machine's cores.
+/// Number of threads that work on one grid: SOFTGPU_THREADS, default the machine's cores.
 unsigned worker_thread_count();
 
 }  // namespace sluice::softgpu

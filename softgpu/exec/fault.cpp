@@ -1,0 +1,104 @@
+#include "softgpu/exec/fault.h"
+
+#include <sys/mman.h>
+
+#include <csetjmp>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+namespace sluice::softgpu {
+namespace {
+
+constexpr std::size_t kSignalStackBytes = 64 * 1024;
+
+/// What the handler needs of the thread that is inside a kernel. Plain data: it is written by a signal handler.
+struct ThreadState {
+  bool is_inside;
+  sigjmp_buf back;
+  LaunchOutcome outcome;
+  char detail[512];
+};
+thread_local ThreadState t_state;
+
+struct sigaction g_previous_segv, g_previous_bus;
+
+void chain(int number, siginfo_t* info, void* context) {
+  const struct sigaction& previous = number == SIGSEGV ? g_previous_segv : g_previous_bus;
+  if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(number, info, context);
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
+  signal(number, SIG_DFL);  // returning repeats the fault, which then ends the process as it would have without us
+}
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  ThreadState& state = t_state;
+  if (!state.is_inside) return chain(number, info, context);
+  state.outcome = LaunchOutcome::kIllegalAddress;
+  std::snprintf(state.detail, sizeof state.detail, "access to address %p", info->si_addr);
+  siglongjmp(state.back, 1);
+}
+
+void install() {
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, &g_previous_segv);
+  sigaction(SIGBUS, &action, &g_previous_bus);
+}
+
+/// The thread's own alternate stack, kept if it already has one.
+class SignalStack {
+ public:
+  SignalStack() {
+    stack_t current{};
+    if (sigaltstack(nullptr, &current) == 0 && (current.ss_flags & SS_DISABLE) == 0) return;
+    memory_ = mmap(nullptr, kSignalStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED) return;
+    stack_t stack{};
+    stack.ss_sp = memory_;
+    stack.ss_size = kSignalStackBytes;
+    sigaltstack(&stack, nullptr);
+  }
+  ~SignalStack() {
+    if (memory_ == nullptr || memory_ == MAP_FAILED) return;
+    stack_t stack{};
+    stack.ss_flags = SS_DISABLE;
+    sigaltstack(&stack, nullptr);
+    munmap(memory_, kSignalStackBytes);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  void* memory_ = nullptr;
+};
+
+}  // namespace
+
+KernelFault run_guarded(void (*block)(void*), void* context) {
+  static std::once_flag once;
+  std::call_once(once, install);
+  thread_local SignalStack stack;
+  static_cast<void>(stack);
+  ThreadState& state = t_state;
+  if (sigsetjmp(state.back, 0) != 0) {
+    state.is_inside = false;
+    return {state.outcome, state.detail};
+  }
+  state.is_inside = true;
+  block(context);
+  state.is_inside = false;
+  return {};
+}
+
+void leave_kernel(LaunchOutcome outcome, const char* detail) {
+  ThreadState& state = t_state;
+  state.outcome = outcome;
+  std::strncpy(state.detail, detail, sizeof state.detail - 1);
+  siglongjmp(state.back, 1);
+}
+
+}  // namespace sluice::softgpu

@@ -1,0 +1,106 @@
+// One PTX function being lowered. The members are grouped by the file that implements them.
+#pragma once
+
+#include "softgpu/lower/lower.h"
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace sluice::softgpu::lower {
+
+/// State shared by the functions of one kernel's LLVM module.
+struct ModuleState {
+  const ptx::Module& ptx;
+  llvm::Module& llvm;
+  std::string kernel;
+  std::map<std::string, llvm::Function*> functions;
+  std::map<std::string, std::uint32_t> shared_offsets;  ///< static shared variables: function-unique name -> offset
+  std::uint32_t shared_bytes = 0, local_bytes = 0;
+  std::string error;                                    ///< first unsupported thing
+};
+
+class FunctionLowering {
+ public:
+  FunctionLowering(ModuleState& state, const ptx::Function& function, const ptx::Body& body, llvm::Function* out);
+  void run();
+
+ private:
+  using Value = llvm::Value;
+  using Instruction = ptx::Instruction;
+  using Operand = ptx::Operand;
+  using Type = ptx::Type;
+
+  // function.cpp: set-up, registers, operands, control flow
+  void declare_registers();
+  void declare_variables();
+  void statement(const ptx::Statement& s);
+  void instruction(const Instruction& i);
+  bool control(const Instruction& i);
+  void call(const Instruction& i);
+  void call_builtin(const Instruction& i, const std::string& name, const Operand* results, const Operand* args);
+  Value* parameter_address(const Operand& o);
+  llvm::BasicBlock* block(const std::string& label);
+  void unsupported(const Instruction& i, const std::string& why = {});
+  Value* special(const Instruction& i, const std::string& name);
+  Value* context_u32(std::size_t offset_bytes);
+  Value* context_pointer(std::size_t offset_bytes);
+  Value* get(const Instruction& i, const Operand& o, Type type);
+  Value* get_bits(const Instruction& i, const Operand& o, unsigned bits);
+  Value* get_predicate(const Operand& o);
+  void set(const Instruction& i, const Operand& o, Value* value, Type type);
+  Value* symbol_address(const Instruction& i, const std::string& symbol);
+  llvm::Type* llvm_type(Type type);
+  std::optional<Type> last_type(const Instruction& i, std::size_t from_end = 0);
+  llvm::FunctionCallee helper(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> args);
+  Value* call_helper(const std::string& name, llvm::Type* result, std::vector<Value*> args);
+
+  // arithmetic.cpp
+  bool arithmetic(const Instruction& i);
+  bool integer_arithmetic(const Instruction& i, Type type);
+  bool float_arithmetic(const Instruction& i, Type type);
+  Value* rounded(const Instruction& i, const char* op, Type type, std::vector<Value*> args, Value* nearest);
+  Value* finish_float(const Instruction& i, Type type, Value* value);
+  Value* float_operand(const Instruction& i, const Operand& o, Type type);
+  void wide_multiply(const Instruction& i, Type type, bool is_mad);
+  void carry(const Instruction& i, Type type);
+  bool bits(const Instruction& i);
+  bool approximate(const Instruction& i);
+  Value* divide(Value* a, Value* b, Type type, bool is_remainder);
+  Value* shift(const Instruction& i, Value* value, Value* amount, Type type);
+
+  // compare.cpp: setp, set, selp, slct, cvt
+  bool compare(const Instruction& i);
+  Value* comparison(const Instruction& i, const std::string& op, Value* a, Value* b, Type type);
+  bool convert(const Instruction& i);
+  Value* float_to_integer(const Instruction& i, Value* v, Type from, Type to);
+  Value* integer_to_float(const Instruction& i, Value* v, Type from, Type to);
+  Value* float_to_float(const Instruction& i, Value* v, Type from, Type to);
+  Value* integer_to_integer(const Instruction& i, Value* v, Type from, Type to);
+
+  // memory.cpp: ld, st, atom, red, cvta, isspacep, fences
+  bool memory(const Instruction& i);
+  Value* address(const Instruction& i, const Operand& o, ptx::Space space);
+  ptx::Space space_of(const Instruction& i);
+  void load(const Instruction& i);
+  void store(const Instruction& i);
+  bool atomic(const Instruction& i);
+  bool convert_address(const Instruction& i);
+
+  ModuleState& state_;
+  const ptx::Function& function_;
+  const ptx::Body& body_;
+  llvm::Function* out_;
+  llvm::LLVMContext& context_;
+  llvm::IRBuilder<> b_;
+  std::vector<llvm::AllocaInst*> registers_;
+  llvm::AllocaInst* carry_ = nullptr;
+  std::map<std::string, Value*> local_addresses_;     ///< .local and .param variables of the body, parameters of the function
+  std::map<std::string, llvm::BasicBlock*> blocks_;
+  Value* block_context_ = nullptr;
+  Value* thread_[3] = {};
+};
+
+}  // namespace sluice::softgpu::lower
