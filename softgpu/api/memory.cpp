@@ -1,0 +1,190 @@
+// Device memory, pinned host memory, and what can be asked about addresses.
+#include "softgpu/api/state.h"
+
+#include <sys/mman.h>
+
+namespace sluice::softgpu {
+
+bool is_pinned(const void* host, std::size_t bytes) {
+  State& s = state();
+  const std::lock_guard lock(s.host_mutex);
+  const auto address = reinterpret_cast<std::uint64_t>(host);
+  auto after = s.host_ranges.upper_bound(address);
+  if (after == s.host_ranges.begin()) return false;
+  const auto& [begin, range] = *std::prev(after);
+  return address - begin + bytes <= range.bytes;
+}
+
+}  // namespace sluice::softgpu
+
+using namespace sluice::softgpu;
+
+namespace {
+constexpr std::size_t kPitchAlign = 512;
+
+std::optional<Arena::Block> find_block(CUdeviceptr p) {
+  for (const auto& device : state().devices)
+    if (device->arena->contains(p)) return device->arena->find(p);
+  return std::nullopt;
+}
+}  // namespace
+
+SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto at = context->device->arena->allocate(bytes, context.get());
+  if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = *at;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height, unsigned int) {
+  if (out == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+  *pitch = (width + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
+  return cuMemAlloc_v2(out, *pitch * height);
+}
+
+SOFTGPU_API cuMemFree_v2(CUdeviceptr p) {
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  if (p == 0) return CUDA_SUCCESS;
+  const auto block = find_block(p);
+  if (!block || block->address != p) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(wait_all(*context, pending(*context)));  // kernels may still use it
+  for (const auto& device : state().devices)
+    if (device->arena->contains(p)) return device->arena->free(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  Account& account = context->device->arena->account();
+  const std::size_t used = account.used_bytes();
+  *total_bytes = account.capacity_bytes();
+  *free_bytes = used < *total_bytes ? *total_bytes - used : 0;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr p) {
+  SOFTGPU_CHECK(initialised());
+  const auto block = find_block(p);
+  if (!block) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = block->address;
+  if (size != nullptr) *size = block->bytes;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes >= (std::size_t{2} << 20)) ::madvise(memory, bytes, MADV_HUGEPAGE);
+  State& s = state();
+  const std::lock_guard lock(s.host_mutex);
+  s.host_ranges[reinterpret_cast<std::uint64_t>(memory)] = HostRange{bytes, flags, true};
+  *out = memory;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
+
+SOFTGPU_API cuMemFreeHost(void* p) {
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  if (p == nullptr) return CUDA_SUCCESS;
+  State& s = state();
+  {
+    const std::lock_guard lock(s.host_mutex);
+    const auto found = s.host_ranges.find(reinterpret_cast<std::uint64_t>(p));
+    if (found == s.host_ranges.end() || !found->second.is_ours) return CUDA_ERROR_INVALID_VALUE;
+  }
+  wait_all(*context, pending(*context));
+  const std::lock_guard lock(s.host_mutex);
+  const auto found = s.host_ranges.find(reinterpret_cast<std::uint64_t>(p));
+  if (found == s.host_ranges.end()) return CUDA_ERROR_INVALID_VALUE;
+  ::munmap(p, found->second.bytes);
+  s.host_ranges.erase(found);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
+  if (p == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  State& s = state();
+  const std::lock_guard lock(s.host_mutex);
+  const auto begin = reinterpret_cast<std::uint64_t>(p);
+  const auto after = s.host_ranges.lower_bound(begin);
+  const bool overlaps_next = after != s.host_ranges.end() && after->first < begin + bytes;
+  const bool overlaps_previous = after != s.host_ranges.begin() && std::prev(after)->first + std::prev(after)->second.bytes > begin;
+  if (overlaps_next || overlaps_previous) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  s.host_ranges[begin] = HostRange{bytes, flags, false};
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostUnregister(void* p) {
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  wait_all(*context, pending(*context));
+  State& s = state();
+  const std::lock_guard lock(s.host_mutex);
+  const auto found = s.host_ranges.find(reinterpret_cast<std::uint64_t>(p));
+  if (found == s.host_ranges.end() || found->second.is_ours) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  s.host_ranges.erase(found);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostGetFlags(unsigned int* flags, void* p) {
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  const std::lock_guard lock(s.host_mutex);
+  const auto found = s.host_ranges.find(reinterpret_cast<std::uint64_t>(p));
+  if (found == s.host_ranges.end()) return CUDA_ERROR_INVALID_VALUE;
+  *flags = found->second.flags;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned int) {
+  if (out == nullptr || !is_pinned(p, 1)) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUdeviceptr>(p);  // kernels run in this process: host memory is theirs too
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdeviceptr p) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  const auto block = find_block(p);
+  const bool is_host = !block && is_pinned(reinterpret_cast<void*>(p), 1);
+  if (!block && !is_host) return CUDA_ERROR_INVALID_VALUE;
+  const auto context = block ? static_cast<Context*>(block->owner) : nullptr;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(out) = reinterpret_cast<CUcontext>(context); break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *static_cast<CUmemorytype*>(out) = block ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *static_cast<CUdeviceptr*>(out) = p; break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (block) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<void**>(out) = reinterpret_cast<void*>(p);
+      break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<int*>(out) = 0; break;
+    case CU_POINTER_ATTRIBUTE_MAPPED: *static_cast<int*>(out) = 1; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(out) = context != nullptr ? context->device->ordinal : 0; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      if (!block) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<CUdeviceptr*>(out) = block->address;
+      break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      if (!block) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<std::size_t*>(out) = block->bytes;
+      break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *static_cast<unsigned long long*>(out) = block ? block->address : p; break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *static_cast<unsigned*>(out) = 0; break;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}

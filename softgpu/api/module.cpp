@@ -1,0 +1,271 @@
+// Modules and libraries: both are a LoadedModule, loaded whole; kernels compile at their first launch.
+#include "common/log.h"
+#include "softgpu/api/image.h"
+#include "softgpu/api/state.h"
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace sluice::softgpu {
+
+LoadedModule::~LoadedModule() {
+  for (const auto& [name, where] : globals) device->arena->free(where.at);
+}
+
+namespace {
+
+/// The buffers that JIT options name; both may be absent.
+struct JitLogs {
+  char* error = nullptr;
+  std::size_t error_bytes = 0;
+  char* info = nullptr;
+  std::size_t info_bytes = 0;
+
+  JitLogs(unsigned count, const CUjit_option* options, void** values) {
+    for (unsigned i = 0; i < count; ++i) {
+      const auto size = static_cast<std::size_t>(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(values[i])));
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER) error = static_cast<char*>(values[i]);
+      if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) error_bytes = size;
+      if (options[i] == CU_JIT_INFO_LOG_BUFFER) info = static_cast<char*>(values[i]);
+      if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) info_bytes = size;
+    }
+    if (info != nullptr && info_bytes > 0) info[0] = '\0';
+  }
+  void fail(const std::string& text) const {
+    if (error == nullptr || error_bytes == 0) return;
+    const std::size_t n = std::min(error_bytes - 1, text.size());
+    std::memcpy(error, text.data(), n);
+    error[n] = '\0';
+  }
+};
+
+int arch_of(const Device& device) {
+  bool known = false;
+  return device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &known) * 10 +
+         device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &known);
+}
+
+CUresult place_globals(LoadedModule& module, void* owner) {
+  for (const GlobalVariable& g : module.program->globals()) {
+    const auto at = module.device->arena->allocate(std::max<std::size_t>(g.size_bytes, 1), owner);
+    if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
+    module.globals[g.name] = {*at, g.size_bytes};
+    std::memset(reinterpret_cast<void*>(*at), 0, g.size_bytes);
+    std::memcpy(reinterpret_cast<void*>(*at), g.init.data(), g.init.size());
+    module.program->set_address(g.name, reinterpret_cast<void*>(*at));
+  }
+  for (const GlobalVariable& g : module.program->globals())
+    for (const auto& r : g.relocations) {
+      const auto target = module.globals.find(r.symbol);
+      if (target == module.globals.end()) return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
+      const std::uint64_t value = target->second.at + static_cast<std::uint64_t>(r.addend);
+      std::memcpy(reinterpret_cast<void*>(module.globals[g.name].at + r.offset_bytes), &value, sizeof value);
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult load(const void* image, Device* device, void* owner, const JitLogs& logs, std::shared_ptr<LoadedModule>* out) {
+  std::string ptx;
+  SOFTGPU_CHECK(ptx_of_image(image, arch_of(*device), &ptx));
+  auto program = Program::load(ptx);
+  if (!program) {
+    logs.fail("softgpu: " + program.error().log + "\n");
+    SLUICE_LOG_INFO("softgpu", "PTX refused: {}", program.error().log);
+    switch (program.error().failure) {
+      case LoadFailure::kInvalidPtx: return CUDA_ERROR_INVALID_PTX;
+      case LoadFailure::kUnsupportedVersion: return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+      case LoadFailure::kUnresolvedSymbol: return CUDA_ERROR_INVALID_PTX;
+    }
+  }
+  auto module = std::make_shared<LoadedModule>();
+  module->device = device;
+  module->program = std::move(*program);
+  SOFTGPU_CHECK(place_globals(*module, owner));
+  *out = std::move(module);
+  return CUDA_SUCCESS;
+}
+
+CUresult kernel_of(const std::shared_ptr<LoadedModule>& module, const char* name, CUfunction* out) {
+  const auto known = module->functions.find(name);
+  if (known != module->functions.end()) {
+    *out = known->second;
+    return CUDA_SUCCESS;
+  }
+  const auto& kernels = module->program->kernels();
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].name != name) continue;
+    auto kernel = std::make_shared<Kernel>();
+    kernel->module = module;
+    kernel->index = i;
+    *out = module->functions[name] = state().kernels.add(std::move(kernel));
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult global_of(const LoadedModule& module, const char* name, CUdeviceptr* at, std::size_t* bytes) {
+  const auto found = module.globals.find(name);
+  if (found == module.globals.end()) return CUDA_ERROR_NOT_FOUND;
+  if (at != nullptr) *at = found->second.at;
+  if (bytes != nullptr) *bytes = found->second.bytes;
+  return CUDA_SUCCESS;
+}
+
+void forget_kernels(LoadedModule& module) {
+  for (const auto& [name, handle] : module.functions) state().kernels.remove(handle);
+  module.functions.clear();  // the kernels hold the module: without this it would never die
+}
+
+CUresult read_file(const char* path, std::string* out) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::stringstream text;
+  text << file.rdbuf();
+  *out = text.str();
+  return CUDA_SUCCESS;
+}
+
+Device* library_device() {
+  auto& stack = context_stack();
+  const auto context = stack.empty() ? nullptr : state().contexts.find(stack.back());
+  return context != nullptr ? context->device : state().devices.front().get();
+}
+
+void wait_everywhere(LoadedModule& module) {
+  std::shared_ptr<Context> context;
+  static_cast<void>(module);
+  if (current(&context) == CUDA_SUCCESS) wait_all(*context, pending(*context));
+}
+
+}  // namespace
+}  // namespace sluice::softgpu
+
+using namespace sluice::softgpu;
+
+SOFTGPU_API cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count, CUjit_option* options, void** values) {
+  if (out == nullptr || image == nullptr || (count > 0 && (options == nullptr || values == nullptr))) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  std::shared_ptr<LoadedModule> module;
+  SOFTGPU_CHECK(load(image, context->device, context.get(), JitLogs(count, options, values), &module));
+  *out = state().modules.add(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuModuleLoadData(CUmodule* out, const void* image) { return cuModuleLoadDataEx(out, image, 0, nullptr, nullptr); }
+SOFTGPU_API cuModuleLoadFatBinary(CUmodule* out, const void* image) { return cuModuleLoadDataEx(out, image, 0, nullptr, nullptr); }
+
+SOFTGPU_API cuModuleLoad(CUmodule* out, const char* path) {
+  if (out == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::string image;
+  SOFTGPU_CHECK(read_file(path, &image));
+  return cuModuleLoadData(out, image.c_str());
+}
+
+SOFTGPU_API cuModuleUnload(CUmodule handle) {
+  SOFTGPU_CHECK(initialised());
+  const auto module = state().modules.find(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wait_everywhere(*module);
+  state().modules.remove(handle);
+  forget_kernels(*module);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
+  if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  const auto module = state().modules.find(handle);
+  return module != nullptr ? kernel_of(module, name, out) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
+  const auto module = state().modules.find(handle);
+  if (count == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = static_cast<unsigned>(module->program->kernels().size());
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuModuleEnumerateFunctions(CUfunction* out, unsigned int count, CUmodule handle) {
+  const auto module = state().modules.find(handle);
+  if (out == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto& kernels = module->program->kernels();
+  for (std::size_t i = 0; i < count && i < kernels.size(); ++i) SOFTGPU_CHECK(kernel_of(module, kernels[i].name.c_str(), &out[i]));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuModuleGetGlobal_v2(CUdeviceptr* at, size_t* bytes, CUmodule handle, const char* name) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  const auto module = state().modules.find(handle);
+  return module != nullptr ? global_of(*module, name, at, bytes) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option* options, void** values, unsigned int count, CUlibraryOption*, void**, unsigned int) {
+  if (out == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  Device* device = library_device();
+  std::shared_ptr<LoadedModule> module;
+  SOFTGPU_CHECK(load(code, device, nullptr, JitLogs(count, options, values), &module));
+  *out = state().libraries.add(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* options, void** values, unsigned int count, CUlibraryOption* lo, void** lv, unsigned int ln) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::string image;
+  SOFTGPU_CHECK(read_file(path, &image));
+  return cuLibraryLoadData(out, image.c_str(), options, values, count, lo, lv, ln);
+}
+
+SOFTGPU_API cuLibraryUnload(CUlibrary handle) {
+  SOFTGPU_CHECK(initialised());
+  const auto module = state().libraries.find(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wait_everywhere(*module);
+  state().libraries.remove(handle);
+  forget_kernels(*module);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
+  if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  const auto module = state().libraries.find(handle);
+  return module != nullptr ? kernel_of(module, name, reinterpret_cast<CUfunction*>(out)) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuLibraryGetKernelCount(unsigned int* count, CUlibrary handle) {
+  const auto module = state().libraries.find(handle);
+  if (count == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = static_cast<unsigned>(module->program->kernels().size());
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuLibraryGetGlobal(CUdeviceptr* at, size_t* bytes, CUlibrary handle, const char* name) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  const auto module = state().libraries.find(handle);
+  return module != nullptr ? global_of(*module, name, at, bytes) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto module = state().libraries.find(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = state().modules.add(module);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUfunction>(kernel);
+  return state().kernels.find(kernel) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

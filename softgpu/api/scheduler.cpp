@@ -1,0 +1,109 @@
+#include "softgpu/api/scheduler.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace sluice::softgpu {
+namespace {
+
+constexpr unsigned kThreadsMax = 512;
+constexpr std::size_t kStackBytes = 16 * 1024 * 1024;
+
+struct Pool {
+  std::mutex mutex;
+  std::condition_variable ready_changed, finished;
+  std::deque<OperationPtr> ready;
+  unsigned threads = 0, idle = 0;
+};
+
+/// Leaked on purpose: its threads run until the process ends.
+Pool& pool() {
+  static Pool* instance = new Pool;
+  return *instance;
+}
+
+void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  operation->work();
+  operation->work = nullptr;
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  lock.lock();
+  operation->finished_ns = now;
+  operation->is_done = true;
+  for (const OperationPtr& next : operation->successors)
+    if (--next->waiting_for == 0) {
+      p.ready.push_back(next);
+      p.ready_changed.notify_one();
+    }
+  operation->successors.clear();
+  p.finished.notify_all();
+}
+
+void* serve(void*) {
+  Pool& p = pool();
+  std::unique_lock lock(p.mutex);
+  for (;;) {
+    if (p.ready.empty()) {
+      ++p.idle;
+      p.ready_changed.wait(lock, [&] { return !p.ready.empty(); });
+      --p.idle;
+    }
+    const OperationPtr operation = p.ready.front();
+    p.ready.pop_front();
+    run(p, operation, lock);
+  }
+}
+
+/// One more thread when there is more to do than threads that wait. Called with the lock held.
+void grow(Pool& p) {
+  if (p.idle >= p.ready.size() || p.threads >= kThreadsMax) return;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  if (pthread_create(&thread, &attributes, serve, nullptr) == 0) ++p.threads;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+}  // namespace
+
+void schedule(const OperationPtr& operation, const std::vector<OperationPtr>& before) {
+  Pool& p = pool();
+  const std::lock_guard lock(p.mutex);
+  for (const OperationPtr& b : before) {
+    if (b == nullptr || b->is_done) continue;
+    b->successors.push_back(operation);
+    ++operation->waiting_for;
+  }
+  if (operation->waiting_for != 0) return;
+  p.ready.push_back(operation);
+  grow(p);
+  p.ready_changed.notify_one();
+}
+
+bool is_done(const OperationPtr& operation) {
+  if (operation == nullptr) return true;
+  const std::lock_guard lock(pool().mutex);
+  return operation->is_done;
+}
+
+void wait_for(const OperationPtr& operation) {
+  if (operation == nullptr) return;
+  Pool& p = pool();
+  std::unique_lock lock(p.mutex);
+  p.finished.wait(lock, [&] { return operation->is_done; });
+}
+
+}  // namespace sluice::softgpu

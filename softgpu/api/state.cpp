@@ -1,0 +1,183 @@
+#include "softgpu/api/state.h"
+
+#include "common/log.h"
+#include "softgpu/api/per_thread.h"
+
+#include <algorithm>
+#include <set>
+
+namespace sluice::softgpu {
+namespace {
+
+thread_local int t_per_thread_depth = 0;
+
+bool is_sticky(CUresult result) {
+  switch (static_cast<int>(result)) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    default: return false;
+  }
+}
+
+std::uint64_t thread_number() {
+  static std::atomic<std::uint64_t> next{1};
+  thread_local const std::uint64_t number = next++;
+  return number;
+}
+
+}  // namespace
+
+PerThreadDefaultStream::PerThreadDefaultStream() noexcept { ++t_per_thread_depth; }
+PerThreadDefaultStream::~PerThreadDefaultStream() { --t_per_thread_depth; }
+bool PerThreadDefaultStream::is_active() noexcept { return t_per_thread_depth > 0; }
+
+State& state() {
+  static State* instance = new State;
+  return *instance;
+}
+
+std::vector<CUcontext>& context_stack() {
+  // Leaked with its thread: calls may come while thread-locals are being destroyed.
+  thread_local auto* stack = new std::vector<CUcontext>;
+  return *stack;
+}
+
+Device* device_of(CUdevice device) {
+  auto& devices = state().devices;
+  return device >= 0 && static_cast<std::size_t>(device) < devices.size() ? devices[static_cast<std::size_t>(device)].get() : nullptr;
+}
+
+CUresult current(std::shared_ptr<Context>* out) {
+  SOFTGPU_CHECK(initialised());
+  auto& stack = context_stack();
+  if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = state().contexts.find(stack.back());
+  if (*out == nullptr || (*out)->is_dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return (*out)->sticky;
+}
+
+CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out) {
+  const bool is_default = handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+  if (!is_default) {
+    SOFTGPU_CHECK(initialised());
+    *out = state().streams.find(handle);
+    if (*out == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    return (*out)->context->sticky;
+  }
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  if (handle == CU_STREAM_PER_THREAD || (handle == nullptr && PerThreadDefaultStream::is_active())) {
+    const std::lock_guard lock(context->mutex);
+    auto& own = context->per_thread[thread_number()];
+    if (own == nullptr) {
+      own = make_stream(context, 0, 0);
+      context->streams.push_back(own);
+    }
+    *out = own;
+  } else {
+    *out = context->legacy;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work, OperationPtr* out, bool always) {
+  Context& context = *stream->context;
+  const std::lock_guard lock(context.mutex);
+  if (stream->capture != nullptr) {
+    if (stream->capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    stream->capture->graph->nodes.push_back(std::move(work));
+    return CUDA_SUCCESS;
+  }
+  auto operation = std::make_shared<Operation>();
+  // shared: the context must outlive the work even if the program destroys it meanwhile
+  operation->work = [work = std::move(work), context = stream->context, always]() -> CUresult {
+    if ((context->sticky != CUDA_SUCCESS || context->is_dead) && !always) return context->sticky;
+    const CUresult result = work();
+    CUresult none = CUDA_SUCCESS;
+    if (is_sticky(result)) context->sticky.compare_exchange_strong(none, result);
+    return result;
+  };
+  std::vector<OperationPtr> before = {stream->last};
+  if (stream == context.legacy) {
+    std::erase_if(context.streams, [](const std::weak_ptr<Stream>& s) { return s.expired(); });
+    for (const auto& weak : context.streams)
+      if (const auto other = weak.lock(); other != nullptr && other->is_blocking()) before.push_back(other->last);
+  } else if (stream->is_blocking()) {
+    before.push_back(context.legacy->last);
+  }
+  stream->last = operation;
+  schedule(operation, before);
+  if (out != nullptr) *out = operation;
+  return CUDA_SUCCESS;
+}
+
+std::vector<OperationPtr> pending(const std::shared_ptr<Stream>& stream) {
+  Context& context = *stream->context;
+  const std::lock_guard lock(context.mutex);
+  std::vector<OperationPtr> out = {stream->last};
+  if (stream == context.legacy)
+    for (const auto& weak : context.streams)
+      if (const auto other = weak.lock(); other != nullptr && other->is_blocking()) out.push_back(other->last);
+  return out;
+}
+
+std::vector<OperationPtr> pending(Context& context) {
+  const std::lock_guard lock(context.mutex);
+  std::vector<OperationPtr> out = {context.legacy->last};
+  for (const auto& weak : context.streams)
+    if (const auto stream = weak.lock()) out.push_back(stream->last);
+  return out;
+}
+
+CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations) {
+  for (const OperationPtr& operation : operations) wait_for(operation);
+  return context.sticky;
+}
+
+std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags, int priority) {
+  auto stream = std::make_shared<Stream>();
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = std::clamp(priority, -5, 0);
+  stream->id = state().next_id++;
+  return stream;
+}
+
+std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary) {
+  auto context = std::make_shared<Context>();
+  context->device = device;
+  context->flags = flags;
+  context->is_primary = is_primary;
+  context->id = state().next_id++;
+  context->legacy = make_stream(context, 0, 0);
+  return context;
+}
+
+void destroy_context(const std::shared_ptr<Context>& context) {
+  for (const OperationPtr& operation : pending(*context)) wait_for(operation);
+  context->is_dead = true;
+  context->device->arena->free_all(context.get());
+  const std::lock_guard lock(context->mutex);
+  context->per_thread.clear();
+  context->legacy->last = nullptr;
+  context->legacy = nullptr;  // breaks the cycle of context and stream
+}
+
+}  // namespace sluice::softgpu
+
+namespace sluice {
+
+/// What the generated weak definitions of unimplemented functions return.
+int unsupported_function(const char* name) noexcept {
+  static std::mutex mutex;
+  static auto* told = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (told->insert(name).second) SLUICE_LOG_WARN("softgpu", "{} is not supported by the software GPU", name);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace sluice

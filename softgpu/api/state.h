@@ -1,0 +1,180 @@
+// The objects behind the driver API's handles, and what every entry point starts with.
+//
+// Lock order: Context::mutex, then the scheduler's own. Handles are addresses of live objects; every use is looked up, so a
+// stale or foreign one is CUDA_ERROR_INVALID_HANDLE and not a crash.
+#pragma once
+
+#include "softgpu/api/scheduler.h"
+#include "softgpu/exec/program.h"
+#include "softgpu/memory/arena.h"
+
+#include <cuda.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace sluice::softgpu {
+
+struct Context;
+
+struct Device {
+  int ordinal = 0;
+  CUuuid uuid{};
+  std::unique_ptr<Arena> arena;
+  std::mutex mutex;
+  std::shared_ptr<Context> primary;  ///< exists while retained
+  unsigned primary_count = 0, primary_flags = 0;
+};
+
+/// A recorded graph: nodes in an order in which they may run.
+struct Graph {
+  std::vector<std::function<CUresult()>> nodes;
+};
+
+/// One capture sequence; shared by the streams that take part in it.
+struct Capture {
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  struct Stream* origin = nullptr;
+  CUstreamCaptureMode mode{};
+  std::uint64_t id = 0;
+  bool is_invalid = false;
+};
+
+struct Stream {
+  std::shared_ptr<Context> context;
+  unsigned flags = 0;
+  int priority = 0;
+  std::uint64_t id = 0;
+  OperationPtr last;                  ///< guarded by Context::mutex, as all below
+  std::shared_ptr<Capture> capture;
+  [[nodiscard]] bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+};
+
+struct Event {
+  std::shared_ptr<Context> context;
+  unsigned flags = 0;
+  OperationPtr recorded;              ///< guarded by Context::mutex
+  std::shared_ptr<Capture> captured;  ///< recorded inside a capture
+};
+
+struct LoadedModule;
+
+struct Kernel {
+  std::shared_ptr<LoadedModule> module;
+  std::size_t index = 0;
+  int max_dynamic_shared_bytes = 48 * 1024;
+  std::map<int, int> set_attributes;
+  [[nodiscard]] const KernelInfo& info() const;
+};
+
+struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
+  ~LoadedModule();
+  Device* device = nullptr;
+  std::unique_ptr<Program> program;
+  struct Address { std::uint64_t at; std::size_t bytes; };
+  std::map<std::string, Address> globals;
+  std::map<std::string, CUfunction> functions;  ///< handles given out; the objects live in the registry
+};
+inline const KernelInfo& Kernel::info() const { return module->program->kernels()[index]; }
+
+struct Context {
+  Device* device = nullptr;
+  unsigned flags = 0;
+  bool is_primary = false;
+  std::uint64_t id = 0;
+  std::atomic<CUresult> sticky{CUDA_SUCCESS};
+  std::atomic<bool> is_dead{false};
+  std::mutex mutex;
+  std::shared_ptr<Stream> legacy;
+  std::vector<std::weak_ptr<Stream>> streams;
+  std::map<std::uint64_t, std::shared_ptr<Stream>> per_thread;  ///< by thread number
+  std::map<int, std::size_t> limits;
+};
+
+/// Live objects of one handle type.
+template <class Handle, class Object>
+class Registry {
+ public:
+  Handle add(std::shared_ptr<Object> object) {
+    const std::lock_guard lock(mutex_);
+    const auto handle = reinterpret_cast<Handle>(object.get());
+    objects_[object.get()] = std::move(object);
+    return handle;
+  }
+  std::shared_ptr<Object> find(const void* handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(handle);
+    return found == objects_.end() ? nullptr : found->second;
+  }
+  std::shared_ptr<Object> remove(const void* handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(handle);
+    if (found == objects_.end()) return nullptr;
+    auto object = std::move(found->second);
+    objects_.erase(found);
+    return object;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<Object>> objects_;
+};
+
+struct HostRange {
+  std::size_t bytes = 0;
+  unsigned flags = 0;
+  bool is_ours = false;  ///< allocated by cuMemHostAlloc, else registered
+};
+
+/// The process's state; leaked on purpose.
+struct State {
+  std::vector<std::unique_ptr<Device>> devices;
+  Registry<CUcontext, Context> contexts;
+  Registry<CUstream, Stream> streams;
+  Registry<CUevent, Event> events;
+  Registry<CUmodule, LoadedModule> modules;
+  Registry<CUlibrary, LoadedModule> libraries;
+  Registry<CUfunction, Kernel> kernels;
+  Registry<CUgraph, Graph> graphs;
+  Registry<CUgraphExec, Graph> executables;
+  std::mutex host_mutex;
+  std::map<std::uint64_t, HostRange> host_ranges;
+  std::atomic<std::uint64_t> next_id{1};
+};
+
+State& state();
+/// CUDA_SUCCESS once cuInit has succeeded in this process (not in a forked child).
+CUresult initialised();
+/// The calling thread's context; INVALID_CONTEXT without one, its sticky error if it has one.
+CUresult current(std::shared_ptr<Context>* out);
+std::vector<CUcontext>& context_stack();
+Device* device_of(CUdevice device);
+
+/// Stream of a handle: 0 = legacy (or the thread's own under PerThreadDefaultStream), CU_STREAM_PER_THREAD.
+CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out);
+/// Puts work into the stream: runs it in stream order, or records it while the stream captures. A result of 700 and its kin
+/// makes the context's error sticky; after one, work that is not `always` is skipped.
+CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work, OperationPtr* out = nullptr, bool always = false);
+/// Everything that the stream (or every stream of the context) must have finished.
+std::vector<OperationPtr> pending(const std::shared_ptr<Stream>& stream);
+std::vector<OperationPtr> pending(Context& context);
+CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations);
+std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags, int priority);
+std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary);
+void destroy_context(const std::shared_ptr<Context>& context);
+bool is_pinned(const void* host, std::size_t bytes);
+int device_attribute(const Device& device, CUdevice_attribute attribute, bool* is_known);
+
+}  // namespace sluice::softgpu
+
+#define SOFTGPU_API extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
+#define SOFTGPU_CHECK(...)                                              \
+  do {                                                                  \
+    if (const CUresult bad_ = (__VA_ARGS__); bad_ != CUDA_SUCCESS) return bad_; \
+  } while (0)

@@ -1,0 +1,130 @@
+// Streams and host functions in them.
+#include "softgpu/api/state.h"
+
+using namespace sluice::softgpu;
+
+SOFTGPU_API cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Context> context;
+  SOFTGPU_CHECK(current(&context));
+  auto stream = make_stream(context, flags, priority);
+  {
+    const std::lock_guard lock(context->mutex);
+    context->streams.push_back(stream);
+  }
+  *out = state().streams.add(std::move(stream));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamCreate(CUstream* out, unsigned int flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+
+SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
+  SOFTGPU_CHECK(initialised());
+  const auto stream = state().streams.remove(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // Its pending work goes on; whoever orders by it (legacy stream, context) must still see it.
+  const std::lock_guard lock(stream->context->mutex);
+  if (stream->last != nullptr && stream->context->legacy != nullptr) {
+    auto tail = std::make_shared<Operation>();
+    auto ghost = stream;  // kept alive until its last operation is done
+    tail->work = [ghost] { return CUDA_SUCCESS; };
+    const OperationPtr last = stream->last;
+    stream->last = tail;
+    schedule(tail, {last});
+  }
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamSynchronize(CUstream handle) {
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return wait_all(*stream->context, pending(stream));
+}
+
+SOFTGPU_API cuStreamQuery(CUstream handle) {
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  for (const OperationPtr& operation : pending(stream))
+    if (!is_done(operation)) return CUDA_ERROR_NOT_READY;
+  return stream->context->sticky;
+}
+
+SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  const auto event = state().events.find(event_handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  OperationPtr recorded;
+  std::shared_ptr<Capture> captured;
+  {
+    const std::lock_guard lock(event->context->mutex);
+    recorded = event->recorded;
+    captured = event->captured;
+  }
+  {
+    const std::lock_guard lock(stream->context->mutex);
+    if (captured != nullptr && stream->capture == nullptr) stream->capture = captured;  // the stream joins the capture
+    if (captured != nullptr && stream->capture != captured) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    if (captured != nullptr) return CUDA_SUCCESS;  // nodes of one capture run in the order they were recorded
+    if (stream->capture != nullptr) return recorded == nullptr ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    if (recorded == nullptr) return CUDA_SUCCESS;
+    auto gate = std::make_shared<Operation>();
+    gate->work = [] { return CUDA_SUCCESS; };
+    const std::vector<OperationPtr> before = {stream->last, recorded};
+    stream->last = gate;
+    schedule(gate, before);
+  }
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetFlags(CUstream handle, unsigned int* flags) {
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetPriority(CUstream handle, int* priority) {
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  *context = reinterpret_cast<CUcontext>(stream->context.get());
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuStreamGetId(CUstream handle, unsigned long long* id) {
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  *id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  return submit(stream, [function, data] { function(data); return CUDA_SUCCESS; });
+}
+
+SOFTGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return submit(stream, [context = stream->context, handle, callback, data] {
+    callback(handle, context->sticky, data);
+    return CUDA_SUCCESS;
+  }, nullptr, true);
+}

@@ -1,0 +1,53 @@
+// Device memory of one software GPU: a reservation of address space in which every allocation has pages of its own and an
+// unmapped page behind it, so that a kernel that runs over the end faults.
+#pragma once
+
+#include "common/result.h"
+#include "softgpu/memory/account.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace sluice::softgpu {
+
+class Arena {
+ public:
+  struct Block {
+    std::uint64_t address = 0;
+    std::size_t bytes = 0;    ///< as asked for
+    void* owner = nullptr;    ///< the context
+  };
+
+  /// Reserves address space where ordinary processes have nothing (0x2000'0000'0000 + 1 TiB per device), or anywhere.
+  static Result<std::unique_ptr<Arena>> create(int ordinal, std::unique_ptr<Account> account);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// nullopt = the device is full. Memory is zero only by chance. Thread-safe, as everything here.
+  std::optional<std::uint64_t> allocate(std::size_t bytes, void* owner);
+  /// False if no block starts there.
+  bool free(std::uint64_t address);
+  void free_all(void* owner);
+  /// The block that contains the address.
+  std::optional<Block> find(std::uint64_t address);
+  [[nodiscard]] bool contains(std::uint64_t address) const { return address - base_ < bytes_; }
+  [[nodiscard]] Account& account() { return *account_; }
+
+ private:
+  Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account);
+  void release(std::map<std::uint64_t, Block>::iterator block);
+
+  std::uint64_t base_;
+  std::size_t bytes_;
+  std::unique_ptr<Account> account_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Block> blocks_;
+  std::map<std::uint64_t, std::size_t> gaps_;  ///< free address ranges
+};
+
+}  // namespace sluice::softgpu
