@@ -1,240 +1,268 @@
-// Frame: "SLCE", u32 total length, u16 frame type, u16 zero, then fields {u16 tag, u16 zero, u32 length, bytes}. Unknown tags are skipped.
+// Frame: "SLCE", u32 total length, u16 frame type, u16 zero, then fields {u16 tag, u16 zero, u32
+// length, bytes}; numbers are little-endian. A receiver skips unknown tags and leaves absent fields
+// at their defaults. Each message lists its fields once, for both directions; a tag is never reused
+// for something else.
 #include "protocol/bootstrap.h"
 
 #include "common/format.h"
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace sluice::wire {
 namespace {
 
 constexpr char kMagic[4] = {'S', 'L', 'C', 'E'};
 constexpr std::size_t kHeaderBytes = 12;
+constexpr std::size_t kFieldHeaderBytes = 8;
 
 enum class FrameType : std::uint16_t { kHello = 1, kWelcome, kRefusal, kAttach, kAttached };
 
-class FieldWriter {
+using Attributes = std::vector<std::pair<std::int32_t, std::int32_t>>;
+constexpr std::size_t kAttributeBytes = 8;
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Hello> {
+  field(1, m.protocol_version);
+  field(2, m.opcode_table_hash);
+  field(3, m.feature_bits);
+  field(4, m.tenant);
+  field(5, m.token);
+  field(6, m.cuda_version);
+  field(7, m.pid);
+  field(8, m.host);
+  field(9, m.program);
+  field(10, m.visible_devices);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, DeviceRecord> {
+  field(1, m.name);
+  field(2, m.uuid);
+  field(3, m.pci_bus_id);
+  field(4, m.total_bytes);
+  field(5, m.attributes);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Welcome> {
+  field(1, m.protocol_version);
+  field(2, m.feature_bits);
+  field(3, m.session_id);
+  field(4, m.session_key);
+  field(5, m.driver_version);
+  field(6, m.worker_pid);
+  field(7, m.node);
+  field(8, m.devices);  // one field per device
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Refusal> {
+  field(1, m.code);
+  field(2, m.message);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Attach> {
+  field(1, m.session_key);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor&, T&) requires std::is_same_v<std::remove_const_t<T>, Attached> {}
+
+// ---- encoding
+
+class Encoder {
  public:
-  explicit FieldWriter(FrameType type) {
-    raw(kMagic, 4);
-    number<std::uint32_t>(0);
-    number(static_cast<std::uint16_t>(type));
-    number<std::uint16_t>(0);
-  }
+  explicit Encoder(std::vector<std::byte>& out) : out_(out) {}
+
   template <class T>
-  void number(T value) { raw(&value, sizeof value); }
-  void bytes(std::uint16_t tag, const void* data, std::size_t size) {
-    number(tag);
-    number<std::uint16_t>(0);
-    number(static_cast<std::uint32_t>(size));
-    raw(data, size);
+  void operator()(std::uint16_t tag, const T& value) requires std::is_trivially_copyable_v<T> {
+    bytes(tag, &value, sizeof value);
   }
-  void text(std::uint16_t tag, const std::string& value) { bytes(tag, value.data(), value.size()); }
-  template <class T>
-  void value(std::uint16_t tag, T v) { bytes(tag, &v, sizeof v); }
-  std::vector<std::byte> finish() {
-    const auto total = static_cast<std::uint32_t>(out_.size());
-    std::memcpy(out_.data() + 4, &total, sizeof total);
-    return std::move(out_);
+  void operator()(std::uint16_t tag, const std::string& text) {
+    bytes(tag, text.data(), text.size());
+  }
+  void operator()(std::uint16_t tag, const Attributes& attributes) {
+    std::vector<std::int32_t> flat;
+    flat.reserve(attributes.size() * 2);
+    for (const auto& [attribute, value] : attributes) flat.insert(flat.end(), {attribute, value});
+    bytes(tag, flat.data(), flat.size() * sizeof flat[0]);
+  }
+  void operator()(std::uint16_t tag, const std::vector<DeviceRecord>& devices) {
+    for (const DeviceRecord& device : devices) {
+      std::vector<std::byte> inner;
+      Encoder encoder(inner);
+      fields_of(encoder, device);
+      bytes(tag, inner.data(), inner.size());
+    }
   }
 
- private:
+  template <class T>
+  void number(T value) {
+    raw(&value, sizeof value);
+  }
   void raw(const void* data, std::size_t size) {
     const auto* p = static_cast<const std::byte*>(data);
     out_.insert(out_.end(), p, p + size);
   }
-  std::vector<std::byte> out_;
-};
-
-struct Field {
-  std::uint16_t tag = 0;
-  std::span<const std::byte> data;
-
-  template <class T>
-  void to(T* out) const {
-    if (data.size() >= sizeof(T)) std::memcpy(out, data.data(), sizeof(T));
-  }
-  void to(std::string* out) const { out->assign(reinterpret_cast<const char*>(data.data()), data.size()); }
-};
-
-/// Splits a field sequence; Err(kProtocol) if a length reaches beyond the end.
-Result<std::vector<Field>> split(std::span<const std::byte> rest) {
-  std::vector<Field> fields;
-  while (!rest.empty()) {
-    if (rest.size() < 8) return fail(ErrorCode::kProtocol, "bootstrap frame: a field is cut off");
-    Field field;
-    std::uint32_t length = 0;
-    std::memcpy(&field.tag, rest.data(), 2);
-    std::memcpy(&length, rest.data() + 4, 4);
-    rest = rest.subspan(8);
-    if (length > rest.size()) return fail(ErrorCode::kProtocol, "bootstrap frame: a field is longer than the frame");
-    field.data = rest.first(length);
-    rest = rest.subspan(length);
-    fields.push_back(field);
-  }
-  return fields;
-}
-
-void encode(FieldWriter& w, const Hello& h) {
-  w.value(1, h.protocol_version);
-  w.value(2, h.opcode_table_hash);
-  w.value(3, h.feature_bits);
-  w.text(4, h.tenant);
-  w.text(5, h.token);
-  w.value(6, h.cuda_version);
-  w.value(7, h.pid);
-  w.text(8, h.host);
-  w.text(9, h.program);
-  w.text(10, h.visible_devices);
-}
-
-Hello decode_hello(const std::vector<Field>& fields) {
-  Hello h;
-  for (const Field& f : fields) switch (f.tag) {
-      case 1: f.to(&h.protocol_version); break;
-      case 2: f.to(&h.opcode_table_hash); break;
-      case 3: f.to(&h.feature_bits); break;
-      case 4: f.to(&h.tenant); break;
-      case 5: f.to(&h.token); break;
-      case 6: f.to(&h.cuda_version); break;
-      case 7: f.to(&h.pid); break;
-      case 8: f.to(&h.host); break;
-      case 9: f.to(&h.program); break;
-      case 10: f.to(&h.visible_devices); break;
-      default: break;
-    }
-  return h;
-}
-
-std::vector<std::byte> device_fields(const DeviceRecord& d) {
-  FieldWriter w(FrameType::kWelcome);
-  w.text(1, d.name);
-  w.bytes(2, d.uuid.data(), d.uuid.size());
-  w.text(3, d.pci_bus_id);
-  w.value(4, d.total_bytes);
-  w.bytes(5, d.attributes.data(), d.attributes.size() * sizeof(d.attributes[0]));
-  std::vector<std::byte> out = w.finish();
-  out.erase(out.begin(), out.begin() + kHeaderBytes);
-  return out;
-}
-
-Result<DeviceRecord> decode_device(std::span<const std::byte> bytes) {
-  SLUICE_TRY(const std::vector<Field> fields, split(bytes));
-  DeviceRecord d;
-  for (const Field& f : fields) switch (f.tag) {
-      case 1: f.to(&d.name); break;
-      case 2: f.to(&d.uuid); break;
-      case 3: f.to(&d.pci_bus_id); break;
-      case 4: f.to(&d.total_bytes); break;
-      case 5:
-        for (std::size_t at = 0; at + 8 <= f.data.size(); at += 8) {
-          std::int32_t pair[2];
-          std::memcpy(pair, f.data.data() + at, 8);
-          d.attributes.emplace_back(pair[0], pair[1]);
-        }
-        break;
-      default: break;
-    }
-  return d;
-}
-
-void encode(FieldWriter& w, const Welcome& m) {
-  w.value(1, m.protocol_version);
-  w.value(2, m.feature_bits);
-  w.value(3, m.session_id);
-  w.bytes(4, m.session_key.data(), m.session_key.size());
-  w.value(5, m.driver_version);
-  w.value(6, m.worker_pid);
-  w.text(7, m.node);
-  for (const DeviceRecord& d : m.devices) {
-    const std::vector<std::byte> device = device_fields(d);
-    w.bytes(8, device.data(), device.size());
-  }
-}
-
-Result<Frame> decode_welcome(const std::vector<Field>& fields) {
-  Welcome m;
-  for (const Field& f : fields) switch (f.tag) {
-      case 1: f.to(&m.protocol_version); break;
-      case 2: f.to(&m.feature_bits); break;
-      case 3: f.to(&m.session_id); break;
-      case 4: f.to(&m.session_key); break;
-      case 5: f.to(&m.driver_version); break;
-      case 6: f.to(&m.worker_pid); break;
-      case 7: f.to(&m.node); break;
-      case 8: {
-        SLUICE_TRY(DeviceRecord device, decode_device(f.data));
-        m.devices.push_back(std::move(device));
-        break;
-      }
-      default: break;
-    }
-  return m;
-}
-
-struct Encoder {
-  std::vector<std::byte> operator()(const Hello& m) const { return with(FrameType::kHello, m); }
-  std::vector<std::byte> operator()(const Welcome& m) const { return with(FrameType::kWelcome, m); }
-  std::vector<std::byte> operator()(const Refusal& m) const {
-    FieldWriter w(FrameType::kRefusal);
-    w.value(1, m.code);
-    w.text(2, m.message);
-    return w.finish();
-  }
-  std::vector<std::byte> operator()(const Attach& m) const {
-    FieldWriter w(FrameType::kAttach);
-    w.bytes(1, m.session_key.data(), m.session_key.size());
-    return w.finish();
-  }
-  std::vector<std::byte> operator()(const Attached&) const { return FieldWriter(FrameType::kAttached).finish(); }
 
  private:
-  template <class M>
-  static std::vector<std::byte> with(FrameType type, const M& message) {
-    FieldWriter w(type);
-    encode(w, message);
-    return w.finish();
+  void bytes(std::uint16_t tag, const void* data, std::size_t size) {
+    number(tag);
+    number(std::uint16_t{0});
+    number(static_cast<std::uint32_t>(size));
+    raw(data, size);
   }
+
+  std::vector<std::byte>& out_;
 };
+
+// ---- decoding
+
+template <class Message>
+Status decode_fields(std::span<const std::byte> rest, Message* message);
+
+/// One received field; offered every field of the message, it fills the one with its tag.
+class Decoder {
+ public:
+  Decoder(std::uint16_t tag, std::span<const std::byte> data) : tag_(tag), data_(data) {}
+
+  template <class T>
+  void operator()(std::uint16_t tag, T& value) requires std::is_trivially_copyable_v<T> {
+    if (tag != tag_) return;
+    if (data_.size() != sizeof value) return refuse("has the wrong length");
+    std::memcpy(&value, data_.data(), sizeof value);
+  }
+  void operator()(std::uint16_t tag, std::string& text) {
+    if (tag == tag_) text.assign(reinterpret_cast<const char*>(data_.data()), data_.size());
+  }
+  void operator()(std::uint16_t tag, Attributes& attributes) {
+    if (tag != tag_) return;
+    const std::size_t count = data_.size() / kAttributeBytes;
+    if (data_.size() % kAttributeBytes != 0) return refuse("has the wrong length");
+    if (count > kAttributeCountMax) return refuse("has too many entries");
+    attributes.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::memcpy(&attributes[i].first, data_.data() + i * kAttributeBytes, 4);
+      std::memcpy(&attributes[i].second, data_.data() + i * kAttributeBytes + 4, 4);
+    }
+  }
+  void operator()(std::uint16_t tag, std::vector<DeviceRecord>& devices) {
+    if (tag != tag_) return;
+    if (devices.size() == kDeviceCountMax) return refuse("has too many entries");
+    status_ = decode_fields(data_, &devices.emplace_back());
+  }
+
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  void refuse(const char* why) {
+    status_ = fail(ErrorCode::kProtocol, format("bootstrap frame: field {} {}", tag_, why));
+  }
+
+  std::uint16_t tag_;
+  std::span<const std::byte> data_;
+  Status status_;
+};
+
+template <class Message>
+Status decode_fields(std::span<const std::byte> rest, Message* message) {
+  while (!rest.empty()) {
+    if (rest.size() < kFieldHeaderBytes)
+      return fail(ErrorCode::kProtocol, "bootstrap frame: a field is cut off");
+    std::uint16_t tag = 0;
+    std::uint32_t length = 0;
+    std::memcpy(&tag, rest.data(), sizeof tag);
+    std::memcpy(&length, rest.data() + 4, sizeof length);
+    rest = rest.subspan(kFieldHeaderBytes);
+    if (length > rest.size())
+      return fail(ErrorCode::kProtocol, "bootstrap frame: a field is longer than the frame");
+    Decoder decoder(tag, rest.first(length));
+    fields_of(decoder, *message);
+    SLUICE_CHECK(decoder.status());
+    rest = rest.subspan(length);
+  }
+  return {};
+}
+
+template <class Message>
+Result<Frame> decode_message(std::span<const std::byte> fields) {
+  Message message;
+  SLUICE_CHECK(decode_fields(fields, &message));
+  return message;
+}
+
+Result<Frame> decode_refusal(std::span<const std::byte> fields) {
+  Refusal refusal;
+  SLUICE_CHECK(decode_fields(fields, &refusal));
+  // A newer server may know more reasons; its message still says everything.
+  if (refusal.code < RefusalCode::kVersion || refusal.code > RefusalCode::kProtocol)
+    refusal.code = RefusalCode::kServer;
+  return refusal;
+}
+
+/// An absent key must not read as a key of zeros.
+Result<Frame> require_key(Result<Frame> frame, const SessionKey& key) {
+  if (std::any_of(key.begin(), key.end(), [](std::uint8_t byte) { return byte != 0; }))
+    return frame;
+  return fail(ErrorCode::kProtocol, "bootstrap frame: the session key is missing");
+}
+
+FrameType type_of(const Frame& frame) {
+  static_assert(std::is_same_v<std::variant_alternative_t<0, Frame>, Hello> &&
+                std::is_same_v<std::variant_alternative_t<4, Frame>, Attached> &&
+                std::variant_size_v<Frame> == 5);
+  return static_cast<FrameType>(frame.index() + 1);
+}
 
 }  // namespace
 
-std::vector<std::byte> encode_frame(const Frame& frame) { return std::visit(Encoder{}, frame); }
+std::vector<std::byte> encode_frame(const Frame& frame) {
+  std::vector<std::byte> out;
+  Encoder encoder(out);
+  encoder.raw(kMagic, sizeof kMagic);
+  encoder.number(std::uint32_t{0});
+  encoder.number(type_of(frame));
+  encoder.number(std::uint16_t{0});
+  std::visit([&](const auto& message) { fields_of(encoder, message); }, frame);
+  const auto total = static_cast<std::uint32_t>(out.size());
+  std::memcpy(out.data() + sizeof kMagic, &total, sizeof total);
+  return out;
+}
 
 Result<std::size_t> frame_bytes(std::span<const std::byte> prefix) {
-  if (prefix.size() < kFramePrefixBytes || std::memcmp(prefix.data(), kMagic, 4) != 0)
+  if (prefix.size() < kFramePrefixBytes || std::memcmp(prefix.data(), kMagic, sizeof kMagic) != 0)
     return fail(ErrorCode::kProtocol, "this is not a Sluice connection: the magic is wrong");
   std::uint32_t total = 0;
-  std::memcpy(&total, prefix.data() + 4, 4);
+  std::memcpy(&total, prefix.data() + sizeof kMagic, sizeof total);
   if (total < kHeaderBytes || total > kFrameBytesMax)
-    return fail(ErrorCode::kProtocol, format("bootstrap frame of {} bytes (allowed: {} to {})", total, kHeaderBytes, kFrameBytesMax));
+    return fail(ErrorCode::kProtocol, format("bootstrap frame of {} bytes (allowed: {} to {})",
+                                             total, kHeaderBytes, kFrameBytesMax));
   return total;
 }
 
 Result<Frame> decode_frame(std::span<const std::byte> bytes) {
   SLUICE_TRY(const std::size_t total, frame_bytes(bytes));
-  if (total != bytes.size()) return fail(ErrorCode::kProtocol, "bootstrap frame: the length does not match");
+  if (total != bytes.size())
+    return fail(ErrorCode::kProtocol, "bootstrap frame: the length does not match");
   std::uint16_t type = 0;
-  std::memcpy(&type, bytes.data() + 8, 2);
-  SLUICE_TRY(const std::vector<Field> fields, split(bytes.subspan(kHeaderBytes)));
+  std::memcpy(&type, bytes.data() + kFramePrefixBytes, sizeof type);
+  const std::span<const std::byte> fields = bytes.subspan(kHeaderBytes);
   switch (static_cast<FrameType>(type)) {
-    case FrameType::kHello: return decode_hello(fields);
-    case FrameType::kWelcome: return decode_welcome(fields);
-    case FrameType::kRefusal: {
-      Refusal m;
-      for (const Field& f : fields) {
-        if (f.tag == 1) f.to(&m.code);
-        if (f.tag == 2) f.to(&m.message);
-      }
-      return m;
-    }
+    case FrameType::kHello:
+      return decode_message<Hello>(fields);
+    case FrameType::kWelcome:
+      return decode_message<Welcome>(fields);
+    case FrameType::kRefusal:
+      return decode_refusal(fields);
     case FrameType::kAttach: {
-      Attach m;
-      for (const Field& f : fields)
-        if (f.tag == 1) f.to(&m.session_key);
-      return m;
+      SLUICE_TRY(Frame frame, decode_message<Attach>(fields));
+      return require_key(frame, std::get<Attach>(frame).session_key);
     }
-    case FrameType::kAttached: return Attached{};
+    case FrameType::kAttached:
+      return decode_message<Attached>(fields);
   }
   return fail(ErrorCode::kProtocol, format("bootstrap frame of unknown type {}", type));
 }

@@ -1,5 +1,5 @@
-// Sends and receives whole bootstrap frames on a blocking socket, within a deadline, without reading past the frame: wire
-// records may follow on the same descriptor.
+// Sends and receives whole bootstrap frames on a socket, blocking or not, within a deadline,
+// without reading past the frame: wire records may follow on the same descriptor.
 #pragma once
 
 #include "common/result.h"
@@ -9,9 +9,12 @@
 
 namespace sluice::wire {
 
-/// Blocks until everything is sent. Never raises SIGPIPE.
-Status write_frame(int fd, const Frame& frame);
+using FrameDeadline = std::chrono::steady_clock::time_point;
+
+/// Returns when everything is sent. Never raises SIGPIPE. Err(kTimeout), Err(kPeerClosed), or
+/// Err(kInvalidArgument) for a frame over kFrameBytesMax (nothing is sent then).
+Status write_frame(int fd, const Frame& frame, FrameDeadline deadline = FrameDeadline::max());
 /// Err(kTimeout), Err(kPeerClosed) or Err(kProtocol).
-Result<Frame> read_frame(int fd, std::chrono::steady_clock::time_point deadline);
+Result<Frame> read_frame(int fd, FrameDeadline deadline);
 
 }  // namespace sluice::wire

@@ -1,3 +1,5 @@
+// Connecting and listening: everything that happens to a socket before bytes flow, with errors a
+// user can act on.
 #include "common/format.h"
 #include "transport/transport.h"
 
@@ -11,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -35,18 +38,32 @@ Result<Addresses> resolve(const Address& address, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
+  const int error =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
   if (error != 0)
-    return fail(ErrorCode::kNotFound, format("host \"{}\" cannot be resolved: {}", address.host, gai_strerror(error)));
+    return fail(ErrorCode::kNotFound,
+                format("host \"{}\" cannot be resolved: {}", address.host, gai_strerror(error)));
   return Addresses(list);
 }
 
-/// Connects within the time, then makes the socket blocking again.
-int connect_within(int fd, const sockaddr* to, socklen_t bytes, std::chrono::milliseconds timeout) {
-  if (::connect(fd, to, bytes) != 0) {
-    if (errno != EINPROGRESS && errno != EAGAIN) return errno;
+/// What is left until the deadline, for poll(): rounded up, so that a wait never ends just before
+/// it.
+int left_ms(Deadline deadline) {
+  const auto now = Clock::now();
+  if (deadline <= now) return 0;
+  return static_cast<int>(std::min<long>(
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count(), 1 << 30));
+}
+
+/// Connects and makes the socket blocking again. Returns an errno.
+int connect_tcp(int fd, const addrinfo& to, Deadline deadline) {
+  if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return errno;
     pollfd p{fd, POLLOUT, 0};
-    const int ready = ::poll(&p, 1, static_cast<int>(timeout.count()));
+    int ready = 0;
+    do {
+      ready = ::poll(&p, 1, left_ms(deadline));
+    } while (ready < 0 && errno == EINTR);
     if (ready == 0) return ETIMEDOUT;
     int error = 0;
     socklen_t length = sizeof error;
@@ -54,49 +71,64 @@ int connect_within(int fd, const sockaddr* to, socklen_t bytes, std::chrono::mil
     if (error != 0) return error;
   }
   const int flags = ::fcntl(fd, F_GETFL);
-  ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+  return ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0 ? 0 : errno;
+}
+
+/// Returns an errno. Blocking with a send timeout: a full backlog makes a non-blocking connect fail
+/// at once, and such a socket polls writable although it is not connected.
+int connect_unix(int fd, const sockaddr_un& to, std::chrono::milliseconds timeout) {
+  const auto set_timeout = [fd](std::chrono::milliseconds value) {
+    const timeval time{value.count() / 1000, value.count() % 1000 * 1000};
+    ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+  };
+  set_timeout(std::max(timeout, std::chrono::milliseconds(1)));  // 0 would mean no limit
+  int done = 0;
+  do {
+    done = ::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  } while (done != 0 && errno == EINTR);
+  if (done != 0) return errno == EAGAIN ? ETIMEDOUT : errno;
+  set_timeout({});
   return 0;
 }
 
-void set_tcp_options(int fd) {
-  const int one = 1;
-  const int idle_s = 5;
-  const int interval_s = 1;
-  const int probes = 3;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
-
 Error connect_error(const Address& address, int error) {
-  std::string hint;
+  const char* cause = std::strerror(error);
+  const auto text = [&](const char* what, const char* advice) {
+    return format("connecting to {}: {} ({}); {}", address.text(), what, cause, advice);
+  };
   if (error == ECONNREFUSED || error == ENOENT)
-    hint = ": no server is listening there; start sluiced or correct SLUICE_SERVER";
-  if (error == EACCES) hint = ": you may not use this socket; ask the administrator of the server";
-  if (error == ETIMEDOUT) hint = ": no answer; is the host up and the port open?";
-  return Error{error == ETIMEDOUT ? ErrorCode::kTimeout : ErrorCode::kSystem,
-               format("connecting to {}: {}{}", address.text(), std::strerror(error), hint)};
+    return {ErrorCode::kNotFound,
+            text("no server is listening there", "start sluiced or check SLUICE_SERVER")};
+  if (error == EACCES || error == EPERM)
+    return {ErrorCode::kPermission,
+            text("you may not use this socket", "ask the server's administrator for access to it")};
+  if (error == ETIMEDOUT)
+    return {ErrorCode::kTimeout,
+            text("no answer", "check that the host is up and the port is open")};
+  if (error == EHOSTUNREACH || error == ENETUNREACH)
+    return {ErrorCode::kSystem,
+            text("the host cannot be reached", "check SLUICE_SERVER and the network")};
+  return system_error("connecting to " + address.text(), error);
 }
 
 /// Is somebody accepting on this path? Decides whether a leftover file may be replaced.
 bool is_live(const sockaddr_un& path) {
   const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return probe.valid() &&
-         (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&path), sizeof path) == 0 || errno == EAGAIN);
+         (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&path), sizeof path) == 0 ||
+          errno == EAGAIN);
 }
 
 Error in_use(const Address& address) {
-  return Error{ErrorCode::kExhausted,
-               format("listening on {}: address in use; another server is running there, stop it or choose another "
-                      "listen address",
-                      address.text())};
+  return Error{ErrorCode::kExhausted, format("listening on {}: address in use; another server is "
+                                             "running there, stop it or choose another "
+                                             "listen address",
+                                             address.text())};
 }
 
 Result<Fd> listen_unix(const Address& address, unsigned mode) {
   const sockaddr_un path = unix_address(address.path);
-  struct stat info{};
+  struct stat info {};
   if (::lstat(address.path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode))
       return fail(ErrorCode::kInvalidArgument,
@@ -108,40 +140,71 @@ Result<Fd> listen_unix(const Address& address, unsigned mode) {
   if (!fd.valid()) return fail(system_error("creating a UNIX socket", errno));
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&path), sizeof path) != 0)
     return fail(system_error("listening on " + address.text(), errno));
-  ::chmod(address.path.c_str(), mode);
-  if (::listen(fd.get(), 128) != 0) return fail(system_error("listening on " + address.text(), errno));
+  // Nobody can connect before listen(), so the mode is right from the first client on.
+  if (::chmod(address.path.c_str(), mode) != 0)
+    return fail(system_error("setting the mode of " + address.text(), errno));
+  if (::listen(fd.get(), 128) != 0)
+    return fail(system_error("listening on " + address.text(), errno));
   return fd;
 }
 
 }  // namespace
 
+void set_stream_options(int socket_fd) {
+  const int one = 1;
+  const int idle_s = 5;
+  const int interval_s = 1;
+  const int probe_count_max = 3;
+  // On a UNIX socket these fail, which is what is wanted.
+  ::setsockopt(socket_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  ::setsockopt(socket_fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  ::setsockopt(socket_fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  ::setsockopt(socket_fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+  ::setsockopt(socket_fd, IPPROTO_TCP, TCP_KEEPCNT, &probe_count_max, sizeof probe_count_max);
+}
+
 Result<Fd> connect_socket(const Address& address, std::chrono::milliseconds timeout) {
   if (address.kind == Address::Kind::kUnix) {
-    const sockaddr_un path = unix_address(address.path);
-    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd.valid()) return fail(system_error("creating a UNIX socket", errno));
-    const int error = connect_within(fd.get(), reinterpret_cast<const sockaddr*>(&path), sizeof path, timeout);
+    const int error = connect_unix(fd.get(), unix_address(address.path), timeout);
     if (error != 0) return fail(connect_error(address, error));
     return fd;
   }
-  SLUICE_TRY(Addresses list, resolve(address, 0));
+  const Deadline deadline = Clock::now() + timeout;
+  auto list = resolve(address, 0);
+  if (!list) return fail(list.error().with_context("connecting to " + address.text()));
   int error = ECONNREFUSED;
-  for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
+  for (const addrinfo* a = list->get(); a != nullptr; a = a->ai_next) {
     Fd fd(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
-    if (!fd.valid()) continue;
-    error = connect_within(fd.get(), a->ai_addr, a->ai_addrlen, timeout);
+    error = fd.valid() ? connect_tcp(fd.get(), *a, deadline) : errno;
     if (error != 0) continue;
-    set_tcp_options(fd.get());
+    set_stream_options(fd.get());
     return fd;
   }
   return fail(connect_error(address, error));
 }
 
+Result<Fd> accept_socket(int listen_fd) {
+  for (;;) {
+    Fd fd(::accept4(listen_fd, nullptr, nullptr, SOCK_CLOEXEC));
+    if (fd.valid()) {
+      set_stream_options(fd.get());
+      return fd;
+    }
+    // A client that gave up while it was queued is no reason to stop accepting.
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EAGAIN) return fail(ErrorCode::kTimeout, "no client is waiting");
+    return fail(system_error("accepting a client", errno));
+  }
+}
+
 Result<Fd> listen_socket(const Address& address, unsigned mode) {
   if (address.kind == Address::Kind::kUnix) return listen_unix(address, mode == 0 ? 0600 : mode);
-  SLUICE_TRY(Addresses list, resolve(address, AI_PASSIVE));
+  auto list = resolve(address, AI_PASSIVE);
+  if (!list) return fail(list.error().with_context("listening on " + address.text()));
   int error = EADDRNOTAVAIL;
-  for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
+  for (const addrinfo* a = list->get(); a != nullptr; a = a->ai_next) {
     Fd fd(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol));
     if (!fd.valid()) continue;
     const int one = 1;
@@ -160,8 +223,9 @@ Result<Address> bound_address(const Address& wanted, int listen_fd) {
   if (::getsockname(listen_fd, reinterpret_cast<sockaddr*>(&bound), &bytes) != 0)
     return fail(system_error("asking for the bound address of " + wanted.text(), errno));
   Address out = wanted;
-  out.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                               : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+  out.port =
+      ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                        : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
   return out;
 }
 

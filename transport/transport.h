@@ -1,5 +1,6 @@
-// A channel moves bytes between a shim and a worker, in order, over one wire (UNIX socket, TCP, memory of one process).
-// It knows nothing of records or CUDA. transport.md 7.1; shm, io_uring and UCX implement the same interface.
+// A channel moves bytes between a shim and a worker, in order, over one wire (UNIX socket, TCP,
+// memory of one process). It knows nothing of records or CUDA; shm, io_uring and
+// UCX will implement the same interface.
 #pragma once
 
 #include "common/fd.h"
@@ -17,15 +18,17 @@ namespace sluice::transport {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-/// When committed bytes should reach the peer.
+/// When committed bytes should reach the peer. kSoon leaves the moment to the channel: at once when
+/// the batch has grown to kSoonBytes, else with the next flush; no channel has a timer of its own.
 enum class FlushHint { kNone, kSoon, kNow };
+inline constexpr std::size_t kSoonBytes = 8 * 1024;
 
 /// What a channel can do; constant over its life.
 struct Caps {
   std::size_t reserve_bytes_max = 0;  ///< largest single reserve()
   bool same_host = false;
   bool encrypted = false;
-  const char* name = "";              ///< "loop", "unix", "tcp"
+  const char* name = "";  ///< "loop", "unix", "tcp"
 };
 
 /// Takes received bytes; must consume the whole span before it returns (the memory is reused).
@@ -36,15 +39,16 @@ class RecvSink {
   virtual Status on_bytes(std::span<const std::byte> bytes) = 0;
 };
 
-/// Sending side and receiving side may be used by two threads at once; each side is externally locked.
-/// Never throws, never raises SIGPIPE.
+/// Sending side and receiving side may be used by two threads at once; each side is externally
+/// locked. Never throws, never raises SIGPIPE.
 class Channel {
  public:
   virtual ~Channel() = default;
 
   // ---- sending
-  /// Contiguous space for `bytes` (<= caps().reserve_bytes_max) in the outgoing batch; may flush and block while the
-  /// peer is slow. An empty span means the channel is dead (flush() then says why).
+  /// Contiguous space for `bytes` (<= caps().reserve_bytes_max) in the outgoing batch; may flush
+  /// and block while the peer is slow. An empty span means the channel is dead (flush() then says
+  /// why) or `bytes` is over the maximum.
   [[nodiscard]] virtual std::span<std::byte> reserve(std::size_t bytes) = 0;
   /// The first `bytes` of the last reserve() are now part of the batch.
   virtual void commit(std::size_t bytes, FlushHint hint) = 0;
@@ -52,12 +56,14 @@ class Channel {
   [[nodiscard]] virtual Status flush() = 0;
   /// Bytes committed and not yet flushed.
   [[nodiscard]] virtual std::size_t unflushed_bytes() const = 0;
-  /// Appends a payload of any size to the batch without staging it twice and flushes; `bytes` may be reused on return.
+  /// Appends a payload of any size to the batch without staging it twice and flushes; `bytes` may
+  /// be reused on return.
   [[nodiscard]] virtual Status write_through(std::span<const std::byte> bytes) = 0;
 
   // ---- receiving
   /// Gives what has arrived to `sink`, at most about `budget_bytes`, without blocking.
-  /// >0 = bytes delivered, 0 = nothing there; Err(kPeerClosed) once the peer is gone and everything was delivered.
+  /// >0 = bytes delivered, 0 = nothing there; Err(kPeerClosed) once the peer is gone and everything
+  /// was delivered.
   [[nodiscard]] virtual Result<std::size_t> poll(RecvSink& sink, std::size_t budget_bytes) = 0;
   /// Sleeps until bytes can be read, the peer is gone (both true) or the deadline passes (false).
   [[nodiscard]] virtual Result<bool> wait(Deadline deadline) = 0;
@@ -65,16 +71,17 @@ class Channel {
   [[nodiscard]] virtual int wait_fd() const = 0;
 
   [[nodiscard]] virtual Caps caps() const = 0;
-  /// Ends both directions and wakes both ends; callable from any thread, more than once. Never blocks.
+  /// Ends both directions and wakes both ends; callable from any thread, more than once. Never
+  /// blocks. What was flushed before still reaches the peer, what is unflushed is lost.
   virtual void close() noexcept = 0;
 };
 
 /// A parsed server address: "unix:/path", "host", "host:port", "[v6]:port", "tcp:host:port".
 struct Address {
   enum class Kind { kUnix, kTcp } kind = Kind::kTcp;
-  std::string path;               ///< kUnix
-  std::string host;               ///< kTcp
-  std::uint16_t port = 0;         ///< kTcp
+  std::string path;        ///< kUnix
+  std::string host;        ///< kTcp
+  std::uint16_t port = 0;  ///< kTcp
   [[nodiscard]] std::string text() const;
 };
 inline constexpr std::uint16_t kDefaultPort = 7627;
@@ -82,15 +89,24 @@ Result<Address> parse_address(const std::string& text);
 
 /// A connected, close-on-exec, blocking socket; the error names the address and the cause.
 Result<Fd> connect_socket(const Address& address, std::chrono::milliseconds timeout);
-/// A listening socket. UNIX: mode 0600 unless `mode` says otherwise; a stale file is replaced, a live one is an error
+/// A listening socket. UNIX: mode 0600 unless `mode` says otherwise; a stale file is replaced, a
+/// live one is an error
 /// ("address in use"). TCP: SO_REUSEADDR; port 0 picks one, `bound_address` tells which.
 Result<Fd> listen_socket(const Address& address, unsigned mode);
 Result<Address> bound_address(const Address& wanted, int listen_fd);
+/// The next client of a listening socket, close-on-exec, blocking and with the options below; waits
+/// for one unless `listen_fd` is non-blocking (then Err(kTimeout) if none is there).
+Result<Fd> accept_socket(int listen_fd);
+/// TCP: no delay, and keepalive that finds a vanished host within about 8 s. UNIX: nothing.
+/// connect_socket() and accept_socket() have done this already.
+void set_stream_options(int socket_fd);
 
 /// Wraps a connected stream socket (UNIX or TCP).
 std::unique_ptr<Channel> make_socket_channel(Fd socket);
 /// Two ends in one process.
-struct LoopPair { std::unique_ptr<Channel> client, server; };
+struct LoopPair {
+  std::unique_ptr<Channel> client, server;
+};
 LoopPair make_loop_pair();
 
 }  // namespace sluice::transport

@@ -1,6 +1,8 @@
-// Two ends in one process: a bounded byte queue in each direction, so that back-pressure is as real as on a socket.
+// Two ends in one process: a bounded byte queue in each direction, so that back-pressure is as real
+// as on a socket.
 #include "transport/transport.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -10,37 +12,47 @@ namespace sluice::transport {
 namespace {
 
 constexpr std::size_t kQueueBytesMax = 1024 * 1024;
-constexpr std::size_t kBatchBytes = 128 * 1024;
+constexpr std::size_t kBatchBytes = 64 * 1024;
 
 /// One direction. Thread-safe.
 class ByteQueue {
  public:
   Status push(std::span<const std::byte> bytes) {
     std::unique_lock lock(mutex_);
-    while (!bytes.empty()) {
-      changed_.wait(lock, [&] { return is_closed_ || bytes_.size() < kQueueBytesMax; });
-      if (is_closed_) return fail(ErrorCode::kPeerClosed, "the peer closed the channel");
-      const std::size_t piece = std::min(bytes.size(), kQueueBytesMax - bytes_.size());
-      bytes_.insert(bytes_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(piece));
-      bytes = bytes.subspan(piece);
+    for (;;) {
+      changed_.wait(lock,
+                    [&] { return is_closed_ || bytes.empty() || bytes_.size() < kQueueBytesMax; });
+      if (is_closed_) return fail(ErrorCode::kPeerClosed, "sending: the channel is closed");
+      if (bytes.empty()) return {};
+      const std::span<const std::byte> piece =
+          bytes.first(std::min(bytes.size(), kQueueBytesMax - bytes_.size()));
+      bytes_.insert(bytes_.end(), piece.begin(), piece.end());
+      bytes = bytes.subspan(piece.size());
       changed_.notify_all();
     }
+  }
+
+  /// Swaps everything queued into `into`, which keeps its memory for the next round.
+  Status take(std::vector<std::byte>& into) {
+    into.clear();
+    std::lock_guard lock(mutex_);
+    if (bytes_.empty() && is_closed_)
+      return fail(ErrorCode::kPeerClosed, "the peer closed the channel");
+    if (bytes_.empty()) return {};
+    bytes_.swap(into);
+    changed_.notify_all();
     return {};
   }
 
-  Result<std::vector<std::byte>> take() {
-    std::lock_guard lock(mutex_);
-    if (bytes_.empty() && is_closed_) return fail(ErrorCode::kPeerClosed, "the peer closed the channel");
-    changed_.notify_all();
-    return std::exchange(bytes_, {});
-  }
-
   bool wait(Deadline deadline) {
+    const auto is_ready = [this] { return is_closed_ || !bytes_.empty(); };
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [&] { return is_closed_ || !bytes_.empty(); });
+    if (deadline != Deadline::max()) return changed_.wait_until(lock, deadline, is_ready);
+    changed_.wait(lock, is_ready);
+    return true;
   }
 
-  void close() {
+  void close() noexcept {
     std::lock_guard lock(mutex_);
     is_closed_ = true;
     changed_.notify_all();
@@ -56,50 +68,80 @@ class ByteQueue {
 // shared_ptr: both ends share the two queues, whichever lives longer is last.
 using Queue = std::shared_ptr<ByteQueue>;
 
+/// batch_ and used_ belong to the sending side, taken_ and delivered_ to the receiving side.
 class LoopChannel final : public Channel {
  public:
-  LoopChannel(Queue out, Queue in) : out_(std::move(out)), in_(std::move(in)), batch_(kBatchBytes) {}
-  ~LoopChannel() override { close(); }
+  LoopChannel(Queue out, Queue in)
+      : out_(std::move(out)), in_(std::move(in)), batch_(kBatchBytes) {}
+  ~LoopChannel() override { close_queues(); }
   LoopChannel(const LoopChannel&) = delete;
   LoopChannel& operator=(const LoopChannel&) = delete;
 
   std::span<std::byte> reserve(std::size_t bytes) override {
-    if (bytes > batch_.size()) return {};
+    if (bytes > batch_.size() || !send_status_) return {};
     if (used_ + bytes > batch_.size() && !flush()) return {};
     return {batch_.data() + used_, bytes};
   }
+
   void commit(std::size_t bytes, FlushHint hint) override {
     used_ += bytes;
-    if (hint == FlushHint::kNow) static_cast<void>(flush());
+    const bool is_due =
+        hint == FlushHint::kNow || (hint == FlushHint::kSoon && used_ >= kSoonBytes);
+    if (is_due)
+      static_cast<void>(
+          flush());  // send_status_ keeps the failure for the next reserve() and flush()
   }
+
   Status flush() override {
-    const std::span<const std::byte> batch(batch_.data(), std::exchange(used_, 0));
-    return out_->push(batch);
+    if (send_status_) send_status_ = out_->push({batch_.data(), used_});
+    used_ = 0;
+    return send_status_;
   }
+
   [[nodiscard]] std::size_t unflushed_bytes() const override { return used_; }
+
   Status write_through(std::span<const std::byte> bytes) override {
     SLUICE_CHECK(flush());
-    return out_->push(bytes);
+    return send_status_ = out_->push(bytes);
   }
-  Result<std::size_t> poll(RecvSink& sink, std::size_t) override {
-    SLUICE_TRY(const std::vector<std::byte> bytes, in_->take());
-    if (!bytes.empty()) SLUICE_CHECK(sink.on_bytes(bytes));
-    return bytes.size();
+
+  Result<std::size_t> poll(RecvSink& sink, std::size_t budget_bytes) override {
+    if (delivered_ == taken_.size()) {
+      delivered_ = 0;
+      SLUICE_CHECK(in_->take(taken_));
+    }
+    const std::span<const std::byte> rest = std::span(taken_).subspan(delivered_);
+    const std::span<const std::byte> piece = rest.first(std::min(rest.size(), budget_bytes));
+    if (piece.empty()) return 0;
+    delivered_ += piece.size();
+    SLUICE_CHECK(sink.on_bytes(piece));
+    return piece.size();
   }
-  Result<bool> wait(Deadline deadline) override { return in_->wait(deadline); }
+
+  Result<bool> wait(Deadline deadline) override {
+    return delivered_ < taken_.size() || in_->wait(deadline);
+  }
   [[nodiscard]] int wait_fd() const override { return -1; }
+
   [[nodiscard]] Caps caps() const override {
-    return Caps{.reserve_bytes_max = kBatchBytes, .same_host = true, .encrypted = false, .name = "loop"};
+    return Caps{
+        .reserve_bytes_max = kBatchBytes, .same_host = true, .encrypted = false, .name = "loop"};
   }
-  void close() noexcept override {
+
+  void close() noexcept override { close_queues(); }
+
+ private:
+  void close_queues() noexcept {
     out_->close();
     in_->close();
   }
 
- private:
   Queue out_, in_;
   std::vector<std::byte> batch_;
   std::size_t used_ = 0;
+  Status send_status_;  ///< the first failure stays
+  std::vector<std::byte> taken_;
+  std::size_t delivered_ = 0;
 };
 
 }  // namespace

@@ -1,9 +1,8 @@
-// UNIX and TCP sockets. Sent bytes are batched in one small buffer that stays hot in the cache: handing large, cold user
-// buffers to the host kernel costs several times more here than copying them through it (transport notes, 0.7).
+// UNIX and TCP sockets. Payloads go through one small send buffer that stays hot in the cache:
+// handing large, cold user buffers to the host kernel costs several times more than copying them
+// through it (measured: bench/transport_bench.cpp).
 #include "transport/transport.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -16,35 +15,50 @@
 namespace sluice::transport {
 namespace {
 
-constexpr std::size_t kSendBufferBytes = 128 * 1024;
+constexpr std::size_t kSendBufferBytes = 64 * 1024;
 constexpr std::size_t kReceiveBufferBytes = 256 * 1024;
 
+bool is_unix_socket(int fd) {
+  int domain = AF_UNIX;
+  socklen_t bytes = sizeof domain;
+  return ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
+}
+
+Error broken(const char* doing, int error) {
+  return {ErrorCode::kPeerClosed, std::string(doing) + ": " + std::strerror(error)};
+}
+
+/// The sending members belong to the sending side, receive_ to the receiving side; what both touch
+/// is atomic.
 class SocketChannel final : public Channel {
  public:
-  explicit SocketChannel(Fd socket) : socket_(std::move(socket)), send_(kSendBufferBytes), receive_(kReceiveBufferBytes) {
-    sockaddr_storage name{};
-    socklen_t bytes = sizeof name;
-    ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&name), &bytes);
-    is_unix_ = name.ss_family == AF_UNIX;
-    const int one = 1;
-    if (!is_unix_) ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  explicit SocketChannel(Fd socket)
+      : socket_(std::move(socket)),
+        is_unix_(is_unix_socket(socket_.get())),
+        send_(kSendBufferBytes),
+        receive_(kReceiveBufferBytes) {
+    set_stream_options(socket_.get());
   }
 
   std::span<std::byte> reserve(std::size_t bytes) override {
-    if (bytes > send_.size() || is_dead_.load(std::memory_order_relaxed)) return {};
+    if (bytes > send_.size() || !send_status_) return {};
     if (used_ + bytes > send_.size() && !flush()) return {};
     return {send_.data() + used_, bytes};
   }
 
   void commit(std::size_t bytes, FlushHint hint) override {
     used_ += bytes;
-    if (hint == FlushHint::kNow) static_cast<void>(flush());  // a failure is told by the next reserve() and flush()
+    const bool is_due =
+        hint == FlushHint::kNow || (hint == FlushHint::kSoon && used_ >= kSoonBytes);
+    if (is_due)
+      static_cast<void>(
+          flush());  // send_status_ keeps the failure for the next reserve() and flush()
   }
 
   Status flush() override {
-    const Status sent = send_all(send_.data(), used_);
+    if (send_status_) send_status_ = send_all({send_.data(), used_});
     used_ = 0;
-    return sent;
+    return send_status_;
   }
 
   [[nodiscard]] std::size_t unflushed_bytes() const override { return used_; }
@@ -63,27 +77,24 @@ class SocketChannel final : public Channel {
   Result<std::size_t> poll(RecvSink& sink, std::size_t budget_bytes) override {
     std::size_t total = 0;
     while (total < budget_bytes) {
-      const ssize_t got = ::recv(socket_.get(), receive_.data(), receive_.size(), MSG_DONTWAIT);
+      const std::size_t wanted = std::min(receive_.size(), budget_bytes - total);
+      const ssize_t got = ::recv(socket_.get(), receive_.data(), wanted, MSG_DONTWAIT);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (got <= 0) {
-        if (total > 0) break;  // deliver first, report at the next poll
-        is_dead_ = true;
-        return fail(ErrorCode::kPeerClosed, got == 0 ? "the peer closed the connection"
-                                                     : std::string("the connection broke: ") + std::strerror(errno));
-      }
-      SLUICE_CHECK(sink.on_bytes({receive_.data(), static_cast<std::size_t>(got)}));
-      total += static_cast<std::size_t>(got);
-      if (static_cast<std::size_t>(got) < receive_.size()) break;
+      if (got <= 0 && total > 0) break;  // the next poll() tells
+      if (got < 0) return fail(broken("the connection broke", errno));
+      if (got == 0) return fail(ErrorCode::kPeerClosed, "the peer closed the connection");
+      const auto bytes = static_cast<std::size_t>(got);
+      SLUICE_CHECK(sink.on_bytes({receive_.data(), bytes}));
+      total += bytes;
+      if (bytes < wanted) break;
     }
     return total;
   }
 
   Result<bool> wait(Deadline deadline) override {
     for (;;) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      pollfd p{socket_.get(), POLLIN, 0};
-      const int ready = ::poll(&p, 1, static_cast<int>(std::clamp<long>(left, 0, 1 << 30)));
+      const int ready = sleep_until(deadline, POLLIN);
       if (ready > 0) return true;
       if (ready == 0) return false;
       if (errno != EINTR) return fail(system_error("waiting for the peer", errno));
@@ -93,40 +104,70 @@ class SocketChannel final : public Channel {
   [[nodiscard]] int wait_fd() const override { return socket_.get(); }
 
   [[nodiscard]] Caps caps() const override {
-    return Caps{.reserve_bytes_max = kSendBufferBytes, .same_host = is_unix_, .encrypted = false, .name = is_unix_ ? "unix" : "tcp"};
+    return Caps{.reserve_bytes_max = kSendBufferBytes,
+                .same_host = is_unix_,
+                .encrypted = false,
+                .name = is_unix_ ? "unix" : "tcp"};
   }
 
+  // Over TCP, bytes that the peer sends after this make our host kernel reset the connection, and
+  // what it had not yet transmitted is then lost: an orderly end lets the peer fall silent first.
   void close() noexcept override {
-    is_dead_ = true;
+    is_closed_ = true;
     ::shutdown(socket_.get(), SHUT_RDWR);
   }
 
  private:
-  Status send_all(const std::byte* data, std::size_t bytes) {
-    while (bytes > 0) {
-      const ssize_t sent = ::send(socket_.get(), data, bytes, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) {
-        is_dead_ = true;
-        return fail(ErrorCode::kPeerClosed, std::string("sending: ") + std::strerror(errno));
+  /// ppoll() on the socket; Deadline::max() is for ever.
+  int sleep_until(Deadline deadline, short events) {
+    pollfd p{socket_.get(), events, 0};
+    if (deadline == Deadline::max()) return ::ppoll(&p, 1, nullptr, nullptr);
+    const auto now = Clock::now();
+    const auto left_ns = deadline <= now ? 0 : std::chrono::nanoseconds(deadline - now).count();
+    const timespec left{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
+    return ::ppoll(&p, 1, &left, nullptr);
+  }
+
+  Status send_all(std::span<const std::byte> bytes) {
+    if (is_closed_) return fail(ErrorCode::kPeerClosed, "sending: this channel is closed");
+    while (!bytes.empty()) {
+      const ssize_t sent =
+          ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent >= 0) {
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        SLUICE_CHECK(wait_for_room());
+      } else if (errno != EINTR) {
+        return fail(broken("sending", errno));
       }
-      data += sent;
-      bytes -= static_cast<std::size_t>(sent);
     }
-    if (is_dead_) return fail(ErrorCode::kPeerClosed, "the channel is closed");
+    return {};
+  }
+
+  /// Not a blocking send(): over TCP that one would sleep on when the peer closes without having
+  /// read.
+  Status wait_for_room() {
+    pollfd p{socket_.get(), POLLOUT | POLLRDHUP, 0};
+    if (::poll(&p, 1, -1) < 0 && errno != EINTR)
+      return fail(system_error("waiting to send", errno));
+    if ((p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
+      return fail(ErrorCode::kPeerClosed, "sending: the peer closed the connection");
     return {};
   }
 
   Fd socket_;
   bool is_unix_ = false;
-  std::atomic<bool> is_dead_{false};
+  std::atomic<bool> is_closed_{false};
   std::vector<std::byte> send_;
   std::size_t used_ = 0;
+  Status send_status_;  ///< the first failure stays
   std::vector<std::byte> receive_;
 };
 
 }  // namespace
 
-std::unique_ptr<Channel> make_socket_channel(Fd socket) { return std::make_unique<SocketChannel>(std::move(socket)); }
+std::unique_ptr<Channel> make_socket_channel(Fd socket) {
+  return std::make_unique<SocketChannel>(std::move(socket));
+}
 
 }  // namespace sluice::transport

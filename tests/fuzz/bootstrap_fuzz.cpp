@@ -1,0 +1,45 @@
+// The decoder of bootstrap frames reads what anybody sends who can connect: it must neither crash
+// nor accept what it cannot repeat.
+#include "harness.h"
+#include "protocol/bootstrap.h"
+
+#include <cstdlib>
+
+namespace wire = sluice::wire;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  const std::span<const std::byte> input = std::as_bytes(std::span(data, bytes));
+  const auto length = wire::frame_bytes(input);
+  if (length && *length > wire::kFrameBytesMax) std::abort();
+  const auto frame = wire::decode_frame(input);
+  if (!frame) {
+    if (frame.error().code != sluice::ErrorCode::kProtocol) std::abort();
+    return 0;
+  }
+  const auto again = wire::decode_frame(wire::encode_frame(*frame));
+  if (!again || *again != *frame) std::abort();
+  return 0;
+}
+
+std::vector<std::vector<std::uint8_t>> fuzz_corpus() {
+  wire::SessionKey key{};
+  key.fill(0x5a);
+  wire::Hello hello;
+  hello.tenant = "alice";
+  hello.token = "secret";
+  wire::Welcome welcome;
+  welcome.session_key = key;
+  welcome.devices.resize(2);
+  welcome.devices[0].name = "a device";
+  welcome.devices[0].attributes = {{1, 1024}, {16, 4}, {75, 12}};
+  const wire::Frame frames[] = {hello, welcome,
+                                wire::Refusal{wire::RefusalCode::kWrongToken, "wrong token"},
+                                wire::Attach{key}, wire::Attached{}};
+  std::vector<std::vector<std::uint8_t>> corpus;
+  for (const wire::Frame& frame : frames) {
+    auto& input = corpus.emplace_back();
+    for (const std::byte byte : wire::encode_frame(frame))
+      input.push_back(static_cast<std::uint8_t>(byte));
+  }
+  return corpus;
+}

@@ -1,0 +1,110 @@
+#include "pairs.h"
+
+#include "transport/fault/fault_channel.h"
+
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+namespace sluice::transport::testing {
+namespace {
+
+constexpr std::size_t kPatternBytes = 65521;
+
+/// For the set-up of a test only: there is no test without it.
+template <class T>
+T must(Result<T> result) {
+  if (result) return std::move(*result);
+  std::fprintf(stderr, "test set-up failed: %s\n", result.error().message.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+std::array<Fd, 2> make_sockets(const std::string& kind) {
+  if (kind == "unix") {
+    int ends[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+    return {Fd(ends[0]), Fd(ends[1])};
+  }
+  const Address any = must(parse_address("127.0.0.1:0"));
+  const Fd listener = must(listen_socket(any, 0));
+  const Address bound = must(bound_address(any, listener.get()));
+  Fd client = must(connect_socket(bound, std::chrono::seconds(30)));
+  return {std::move(client), must(accept_socket(listener.get()))};
+}
+
+Pair make_pair(const std::string& kind) {
+  constexpr std::string_view kFaulty = "_faulty";
+  if (kind.ends_with(kFaulty)) {
+    Pair plain = make_pair(kind.substr(0, kind.size() - kFaulty.size()));
+    Faults faults{.seed = 7, .piece_bytes_max = 3000, .delay_max = std::chrono::microseconds(100)};
+    plain.client = make_fault_channel(std::move(plain.client), faults);
+    faults.seed = 8;
+    plain.server = make_fault_channel(std::move(plain.server), faults);
+    return plain;
+  }
+  if (kind == "loop") {
+    LoopPair loop = make_loop_pair();
+    return {std::move(loop.client), std::move(loop.server)};
+  }
+  std::array<Fd, 2> sockets = make_sockets(kind);
+  return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};
+}
+
+Deadline far() {
+  return Clock::now() + std::chrono::seconds(100);
+}
+
+const std::vector<std::byte>& pattern() {
+  static const std::vector<std::byte> bytes = [] {
+    std::mt19937 random(20240229);
+    std::vector<std::byte> out(kPatternBytes);
+    for (std::byte& byte : out) byte = static_cast<std::byte>(random() & 0xff);
+    return out;
+  }();
+  return bytes;
+}
+
+void fill_pattern(std::uint64_t offset, std::span<std::byte> into) {
+  while (!into.empty()) {
+    const std::span<const std::byte> from = std::span(pattern()).subspan(offset % kPatternBytes);
+    const std::size_t piece = std::min(from.size(), into.size());
+    std::memcpy(into.data(), from.data(), piece);
+    into = into.subspan(piece);
+    offset += piece;
+  }
+}
+
+Status PatternSink::on_bytes(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::span<const std::byte> expected =
+        std::span(pattern()).subspan(received_ % kPatternBytes);
+    const std::size_t piece = std::min(expected.size(), bytes.size());
+    if (std::memcmp(expected.data(), bytes.data(), piece) != 0) is_intact_ = false;
+    received_ += piece;
+    bytes = bytes.subspan(piece);
+  }
+  return {};
+}
+
+Status receive(Channel& channel, PatternSink& sink, std::uint64_t bytes) {
+  const Deadline deadline = far();
+  while (sink.received() < bytes) {
+    SLUICE_TRY(const std::size_t got, channel.poll(sink, 64 * 1024));
+    if (got > 0) continue;
+    SLUICE_TRY(const bool is_ready, channel.wait(deadline));
+    if (!is_ready) return fail(ErrorCode::kTimeout, "nothing arrived");
+  }
+  return {};
+}
+
+Error receive_to_end(Channel& channel, PatternSink& sink) {
+  const Status ended = receive(channel, sink, UINT64_MAX);
+  return ended ? Error{ErrorCode::kInternal, "no end"} : ended.error();
+}
+
+}  // namespace sluice::transport::testing
