@@ -2,150 +2,103 @@
 
 #include "common/format.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include <lz4.h>
 #include <zstd.h>
 
-namespace sluice::fatbin {
+#include <cstring>
+
+namespace sluice {
 namespace {
 
 constexpr std::uint64_t kFlagLz4 = 0x2000;
 constexpr std::uint64_t kFlagZstd = 0x8000;
-// Seen on entries for sm_90a, sm_120f and the like: code that runs on that architecture (or family) alone.
-constexpr std::uint64_t kFlagsSpecific = 0x300000;
+constexpr std::uint64_t kTextBytesMax = std::uint64_t{1} << 30;
+constexpr std::uint64_t kBodyBytesMax = std::uint64_t{1} << 40;
 constexpr std::size_t kHeaderBytes = 16;
-constexpr std::size_t kEntryHeaderBytesMin = 64;
-constexpr std::size_t kEntryHeaderBytesMax = 4096;
-
-struct Wrapper {
-  std::uint32_t magic;
-  std::uint32_t version;
-  const void* fatbin;
-  const void* extra;
-};
-
-struct Header {
-  std::uint32_t magic;
-  std::uint16_t version;
-  std::uint16_t header_bytes;
-  std::uint64_t body_bytes;
-};
+constexpr std::size_t kEntryBytesMin = 64;
 
 template <class T>
-T load(std::span<const std::byte> bytes, std::size_t offset_bytes) {
+T load(const std::byte* at) {
   T value;
-  std::memcpy(&value, bytes.data() + offset_bytes, sizeof value);
+  std::memcpy(&value, at, sizeof value);
   return value;
 }
 
-Result<std::string> inflate_zstd(const Entry& entry) {
-  std::string out(entry.uncompressed_bytes, '\0');
-  const std::size_t n = ZSTD_decompress(out.data(), out.size(), entry.payload.data(), entry.payload.size());
-  if (ZSTD_isError(n) != 0)
-    return fail(ErrorCode::kInvalidArgument, format("fatbin: zstd: {}", ZSTD_getErrorName(n)));
-  out.resize(n);
-  return out;
+tl::unexpected<Error> malformed(const char* why) {
+  return fail(ErrorCode::kInvalidArgument, format("malformed fatbin: {}", why));
 }
 
-Result<std::string> inflate_lz4(const Entry& entry) {
-  std::string out(entry.uncompressed_bytes, '\0');
-  const int n = LZ4_decompress_safe(reinterpret_cast<const char*>(entry.payload.data()), out.data(),
-                                    static_cast<int>(entry.payload.size()), static_cast<int>(out.size()));
-  if (n < 0) return fail(ErrorCode::kInvalidArgument, "fatbin: damaged LZ4 block");
-  out.resize(static_cast<std::size_t>(n));
-  return out;
+FatbinEntry::Kind kind_of(std::uint16_t kind) {
+  return kind == 1   ? FatbinEntry::Kind::kPtx
+         : kind == 2 ? FatbinEntry::Kind::kElf
+                     : FatbinEntry::Kind::kOther;
 }
 
 }  // namespace
 
-ImageKind image_kind(const void* image) noexcept {
-  const auto* bytes = static_cast<const unsigned char*>(image);
-  unsigned char first[4] = {};
-  for (std::size_t i = 0; i < sizeof first; ++i) {
-    first[i] = bytes[i];
-    if (first[i] == 0) break;
-  }
-  std::uint32_t magic = 0;
-  std::memcpy(&magic, first, sizeof magic);
-  if (magic == kWrapperMagic) return ImageKind::kWrapper;
-  if (magic == kFatbinMagic) return ImageKind::kFatbin;
-  if (std::memcmp(first, "\x7f"
-                         "ELF",
-                  4) == 0)
-    return ImageKind::kElf;
-  const bool is_text = first[0] == '\t' || first[0] == '\n' || first[0] == '\r' || (first[0] >= 0x20 && first[0] < 0x7f);
-  return is_text ? ImageKind::kText : ImageKind::kUnknown;
+Result<std::size_t> fatbin_bytes(const void* fatbin) {
+  const auto* p = static_cast<const std::byte*>(fatbin);
+  if (load<std::uint32_t>(p) != kFatbinMagic) return malformed("wrong magic");
+  const std::size_t header_bytes = load<std::uint16_t>(p + 6);
+  const auto body_bytes = load<std::uint64_t>(p + 8);
+  if (header_bytes < kHeaderBytes || body_bytes > kBodyBytesMax)
+    return malformed("impossible length");
+  return header_bytes + body_bytes;
 }
 
-Result<std::span<const std::byte>> unwrap(const void* wrapper) {
-  Wrapper w;
-  std::memcpy(&w, wrapper, sizeof w);
-  if (w.magic != kWrapperMagic) return fail(ErrorCode::kInvalidArgument, "fatbin: no wrapper");
-  if (w.version != 1)
-    return fail(ErrorCode::kInvalidArgument, format("fatbin: wrapper version {} is not known", w.version));
-  if (w.fatbin == nullptr) return fail(ErrorCode::kInvalidArgument, "fatbin: empty wrapper");
-  return measure(w.fatbin);
-}
+Result<std::vector<FatbinEntry>> fatbin_entries(std::span<const std::byte> fatbin) {
+  if (fatbin.size() < kHeaderBytes) return malformed("shorter than its header");
+  SLUICE_TRY(const std::size_t total_bytes, fatbin_bytes(fatbin.data()));
+  if (total_bytes > fatbin.size()) return malformed("longer than its memory");
+  const std::size_t header_bytes = load<std::uint16_t>(fatbin.data() + 6);
+  auto rest = fatbin.subspan(header_bytes, total_bytes - header_bytes);
 
-Result<std::span<const std::byte>> measure(const void* fatbin) {
-  Header header;
-  std::memcpy(&header, fatbin, sizeof header);
-  if (header.magic != kFatbinMagic || header.version != 1 || header.header_bytes < kHeaderBytes)
-    return fail(ErrorCode::kInvalidArgument, "fatbin: unknown header");
-  if (header.body_bytes > kFatbinBytesMax)
-    return fail(ErrorCode::kInvalidArgument, format("fatbin: {} bytes are too many", header.body_bytes));
-  return std::span(static_cast<const std::byte*>(fatbin), header.header_bytes + header.body_bytes);
-}
-
-Result<std::vector<Entry>> entries(std::span<const std::byte> fatbin) {
-  if (fatbin.size() < kHeaderBytes) return fail(ErrorCode::kInvalidArgument, "fatbin: shorter than its header");
-  const auto header = load<Header>(fatbin, 0);
-  if (header.magic != kFatbinMagic || header.version != 1 || header.header_bytes < kHeaderBytes)
-    return fail(ErrorCode::kInvalidArgument, "fatbin: unknown header");
-  if (header.header_bytes > fatbin.size() || header.body_bytes > fatbin.size() - header.header_bytes)
-    return fail(ErrorCode::kInvalidArgument, "fatbin: cut short");
-  auto rest = fatbin.subspan(header.header_bytes, header.body_bytes);
-
-  std::vector<Entry> found;
-  while (rest.size() >= kEntryHeaderBytesMin) {
-    const auto header_bytes = load<std::uint32_t>(rest, 4);
-    const auto stored_bytes = load<std::uint64_t>(rest, 8);
-    const auto compressed_bytes = load<std::uint32_t>(rest, 16);
-    if (header_bytes < kEntryHeaderBytesMin || header_bytes > kEntryHeaderBytesMax || header_bytes > rest.size() ||
-        stored_bytes > rest.size() - header_bytes || compressed_bytes > stored_bytes)
-      return fail(ErrorCode::kInvalidArgument, format("fatbin: entry {} does not fit", found.size()));
-    if (found.size() == kEntriesMax) return fail(ErrorCode::kInvalidArgument, "fatbin: too many entries");
-    Entry entry;
-    entry.kind = load<std::uint16_t>(rest, 0);
-    entry.arch = load<std::uint32_t>(rest, 28);
-    entry.flags = load<std::uint64_t>(rest, 40);
-    entry.uncompressed_bytes = load<std::uint64_t>(rest, 56);
+  std::vector<FatbinEntry> entries;
+  while (rest.size() >= kEntryBytesMin) {
+    const std::byte* p = rest.data();
+    const auto entry_header_bytes = load<std::uint32_t>(p + 4);
+    const auto stored_bytes = load<std::uint64_t>(p + 8);
+    const auto compressed_bytes = load<std::uint32_t>(p + 16);
+    if (entry_header_bytes < kEntryBytesMin || entry_header_bytes > rest.size() ||
+        stored_bytes > rest.size() - entry_header_bytes)
+      return malformed("an entry is longer than the container");
+    FatbinEntry entry;
+    entry.kind = kind_of(load<std::uint16_t>(p));
+    entry.arch = load<std::uint32_t>(p + 28);
+    entry.flags = load<std::uint64_t>(p + 40);
+    entry.raw_bytes = load<std::uint64_t>(p + 56);
     const bool is_compressed = (entry.flags & (kFlagLz4 | kFlagZstd)) != 0;
-    entry.payload = rest.subspan(header_bytes, is_compressed && compressed_bytes != 0 ? compressed_bytes : stored_bytes);
-    found.push_back(entry);
-    rest = rest.subspan(header_bytes + stored_bytes);
+    // Compressed data is padded; LZ4 in particular must not see the padding.
+    std::uint64_t used_bytes = stored_bytes;
+    if (is_compressed && compressed_bytes != 0) used_bytes = compressed_bytes;
+    if (used_bytes > stored_bytes) return malformed("an entry's data is longer than its place");
+    entry.stored = rest.subspan(entry_header_bytes, used_bytes);
+    entries.push_back(entry);
+    rest = rest.subspan(entry_header_bytes + stored_bytes);
   }
-  return found;
+  return entries;
 }
 
-Result<std::string> contents(const Entry& entry) {
-  if (entry.uncompressed_bytes > kImageBytesMax || entry.payload.size() > kImageBytesMax)
-    return fail(ErrorCode::kExhausted, format("fatbin: an image of {} bytes is too large", entry.uncompressed_bytes));
-  if ((entry.flags & kFlagZstd) != 0) return inflate_zstd(entry);
-  if ((entry.flags & kFlagLz4) != 0) return inflate_lz4(entry);
-  return std::string(reinterpret_cast<const char*>(entry.payload.data()), entry.payload.size());
-}
+Result<std::string> fatbin_text(const FatbinEntry& entry) {
+  const auto* data = reinterpret_cast<const char*>(entry.stored.data());
+  const bool is_compressed = (entry.flags & (kFlagLz4 | kFlagZstd)) != 0;
+  if (entry.stored.size() > kTextBytesMax || entry.raw_bytes > kTextBytesMax)
+    return malformed("an image is too large");
+  if (!is_compressed) return std::string(data, entry.stored.size());
 
-const Entry* newest_ptx(std::span<const Entry> entries, std::uint32_t device_arch) noexcept {
-  const Entry* best = nullptr;
-  for (const Entry& entry : entries) {
-    if (entry.kind != static_cast<std::uint16_t>(EntryKind::kPtx) || entry.arch > device_arch) continue;
-    if ((entry.flags & kFlagsSpecific) != 0 && entry.arch != device_arch) continue;
-    if (best == nullptr || entry.arch > best->arch) best = &entry;
+  std::string text(entry.raw_bytes, '\0');
+  if ((entry.flags & kFlagZstd) != 0) {
+    const std::size_t got = ZSTD_decompress(text.data(), text.size(), data, entry.stored.size());
+    if (ZSTD_isError(got) != 0)
+      return fail(ErrorCode::kInvalidArgument, format("fatbin: zstd: {}", ZSTD_getErrorName(got)));
+    text.resize(got);
+    return text;
   }
-  return best;
+  const int got = LZ4_decompress_safe(data, text.data(), static_cast<int>(entry.stored.size()),
+                                      static_cast<int>(text.size()));
+  if (got < 0) return malformed("LZ4 data does not decompress");
+  text.resize(static_cast<std::size_t>(got));
+  return text;
 }
 
-}  // namespace sluice::fatbin
+}  // namespace sluice
