@@ -19,6 +19,9 @@ inline constexpr std::size_t kRecordBytesMax = kPayloadBytesMax + 64 * 1024;
 /// Copy bytes a session may have under way in each direction before the caller waits (bounds worker staging).
 inline constexpr std::size_t kCopyWindowBytes = 64 * 1024 * 1024;
 
+/// Longest string in an argument (a kernel's name, a path).
+inline constexpr std::size_t kStringBytesMax = 4096;
+
 enum RecordFlags : std::uint16_t {
   kFlagReply = 1,      ///< worker -> shim: answers the request with the same seq
   kFlagWantsReply = 2, ///< shim -> worker: the caller waits

@@ -1,35 +1,56 @@
-"""What fails the build: functions without a row or in two, unknown parameters, hand-written bodies without a reason, opcodes that changed."""
+"""What fails the build: functions without a row or in two, unknown parameters, arguments that cannot be carried as specified,
+hand-written bodies without a reason, opcodes without a number."""
 from model import SpecError
-from wire_layout import direction
+from wire_layout import travels, way_of, why_not_carried
 
 
 def check(entries, functions):
     seen = {}
     names = {e.name for e in entries}
     for e in entries:
-        where = f"{e.row}.api:{e.line}"
         if e.name in seen:
-            raise SpecError(f"{where}: {e.name} is already in {seen[e.name]}")
-        seen[e.name] = where
+            raise SpecError(f"{e.where}: {e.name} is already in {seen[e.name]}")
+        seen[e.name] = e.where
         if e.is_record:
-            continue
-        if e.name not in functions:
-            raise SpecError(f"{where}: cuda.h has no function {e.name} (after macro expansion)")
-        for carrier in e.carried_by:
-            if carrier not in names:
-                raise SpecError(f"{where}: {e.name} is carried_by {carrier}, which is no record")
-        if (e.body in ("shim", "both") or e.travel == "unsupported") and not e.reason:
-            raise SpecError(f"{where}: {e.name} has a hand-written body or is unsupported: say why in a comment")
-        if e.body == "generated" and e.travel in ("local", "memo"):
-            raise SpecError(f"{where}: {e.name} is {e.travel}, which needs `body shim`")
-        if e.travel in ("posted", "called") and not e.carried_by:
-            for p in functions[e.name].params:
-                if direction(e, p)[0] == "?":
-                    raise SpecError(f"{where}: {e.name}: `{p.type.text} {p.name}` needs a direction")
+            _check_record(e)
+        elif e.name not in functions:
+            raise SpecError(f"{e.where}: cuda.h has no function {e.name} (after macro expansion)")
+        else:
+            _check_function(e, functions[e.name], names)
     missing = sorted(set(functions) - set(seen))
     if missing:
         raise SpecError(f"functions of cuda.h in no row: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''} "
                         "(protocol/gen/main.py --draft writes first entries)")
+
+
+def _check_record(e):
+    if e.travel not in ("posted", "called", "pushed"):
+        raise SpecError(f"{e.where}: record {e.name} must be posted, called or pushed")
+    if e.reply_fields and e.travel != "called":
+        raise SpecError(f"{e.where}: record {e.name} has a reply, so it must be called")
+
+
+def _check_function(e, function, names):
+    for carrier in e.carried_by:
+        if carrier not in names:
+            raise SpecError(f"{e.where}: {e.name} is carried_by {carrier}, which is no record")
+    if (e.body in ("shim", "both") or e.travel == "unsupported") and not e.reason:
+        raise SpecError(f"{e.where}: {e.name} has a hand-written body or is unsupported: say why in a comment")
+    if e.travel == "pushed":
+        raise SpecError(f"{e.where}: {e.name}: only records are pushed")
+    if e.body == "generated" and (e.travel in ("local", "memo") or e.carried_by):
+        raise SpecError(f"{e.where}: {e.name} needs `body shim`: nothing can be generated for it")
+    known = [p.name for p in function.params]
+    for line in e.fields:
+        if line.name not in known:
+            raise SpecError(f"{e.where}: {e.name} has no parameter {line.name} (it has {', '.join(known) or 'none'})")
+    for p in function.params:
+        if travels(e):
+            reason = why_not_carried(e, p)
+            if reason:
+                raise SpecError(f"{e.where}: {e.name}: {reason}")
+        else:
+            way_of(e, p)
 
 
 def read_lock(path):
@@ -45,14 +66,17 @@ def read_lock(path):
     return opcodes
 
 
-def lock_opcodes(path, travelling):
-    """Numbers for every travelling name; new ones are appended to the lock file, old ones never change."""
+def without_number(path, travelling):
+    known = read_lock(path)
+    return [name for name in travelling if name not in known]
+
+
+def extend_lock(path, travelling):
+    """Gives new names the next numbers; returns how many. Numbers never change: peers of other versions know them."""
     opcodes = read_lock(path)
-    missing = [name for name in travelling if name not in opcodes]
-    if missing:
-        following = max(opcodes.values(), default=0) + 1
-        with open(path, "a", encoding="utf-8") as out:
-            for i, name in enumerate(missing):
-                opcodes[name] = following + i
-                out.write(f"{following + i} {name}\n")
-    return opcodes
+    missing = without_number(path, travelling)
+    following = max(opcodes.values(), default=0) + 1
+    with open(path, "a", encoding="utf-8") as out:
+        for i, name in enumerate(missing):
+            out.write(f"{following + i} {name}\n")
+    return len(missing)

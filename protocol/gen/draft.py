@@ -3,7 +3,8 @@ import os
 import re
 
 import spec
-from wire_layout import cannot_carry
+from model import Entry
+from wire_layout import why_not_carried
 
 ROW_RULES = [
     ("graphics", r"^cu(GL|EGL|VDPAU|Graphics|WGL)"), ("green_context", r"GreenCtx|DevResource|DevSm|cuCtxFromGreen|cuCtxGetDevResource"),
@@ -27,6 +28,19 @@ def row_of(name):
         if re.search(pattern, name):
             return row
     return "device"
+
+
+def cannot_carry(function):
+    """Why a drafted entry must be unsupported, or "". Errs on that side: a wrong stub is worse than a missing one."""
+    entry = Entry(function.name, row_of(function.name), False, 0)
+    counted = any(re.fullmatch(r"(num|count)\w*|\w*(Count|Size|size)|len", p.name) for p in function.params)
+    for p in function.params:
+        reason = why_not_carried(entry, p)
+        if not reason and counted and p.type.depth == 1 and p.name.endswith("s"):
+            reason = f"`{p.name}` may be an array: needs its length"
+        if reason:
+            return reason
+    return ""
 
 
 def draft(header, folder):

@@ -1,6 +1,6 @@
 """server/handlers.h, server/<row>.cpp (generated handlers), server/dispatch.cpp."""
 from emit_wire import BANNER
-from wire_layout import CREATING, direction
+from wire_layout import way_of
 
 
 def generated_here(entry):
@@ -14,7 +14,7 @@ def handler_prototype(name):
 def handlers_header(structs):
     served = [s for s in structs if s.entry.travel != "pushed"]
     return (BANNER + "#pragma once\n\n#include \"protocol/all_rows.h\"\n#include \"server/worker/call.h\"\n\n"
-            "#include \"common/result.h\"\n\nnamespace sluice::server {\n\n"
+            "#include \"common/result.h\"\n\n#include <cstddef>\n#include <vector>\n\nnamespace sluice::server {\n\n"
             + "".join(handler_prototype(s.entry.name) + ";\n" for s in served) +
             "\n/// What one request came to. reply: the fixed part, reply_blobs: the variable parts, both empty when deferred.\n"
             "struct Outcome {\n  CUresult result = CUDA_SUCCESS;\n  bool is_deferred = false;\n  std::vector<std::byte> reply;\n"
@@ -26,104 +26,146 @@ def handlers_header(structs):
 
 
 def handler_source(entry, function, struct):
-    lines = [f"  const DriverTable& driver = call.driver();",
-             f"  if (driver.{entry.name} == nullptr) return CUDA_ERROR_NOT_SUPPORTED;"]
-    arguments, after = [], []
     fields = {f.name: f for f in struct.request}
-    reply_fields = {f.name: f for f in struct.reply}
-    blob_at = {name: i for i, name in enumerate(struct.blobs)}
-    for p in function.params:
-        words = direction(entry, p)
-        what = "create" if words[0] == "create?" and CREATING.search(entry.name) else words[0]
-        f = fields.get(p.name) or reply_fields.get(p.name)
-        if what == "string":
-            lines.append(f"  const std::string {p.name}(reinterpret_cast<const char*>(call.blob({blob_at[p.name]}).data()), "
-                         f"call.blob({blob_at[p.name]}).size());")
-            arguments.append(f"{p.name}.c_str()")
-        elif what == "ignored":
-            arguments.append("nullptr" if p.type.depth else "0")
-        elif what == "create":
-            lines.append(f"  {p.type.base} {p.name}{{}};")
-            arguments.append("&" + p.name)
-            after.append(f"  if (const CUresult bad = bind(call, args.{p.name}, {p.name})) return bad;")
-        elif f.handle and what in ("in", "destroy"):
-            lines.append(f"  {p.type.base} {p.name}{{}};")
-            lines.append(f"  if (const CUresult bad = native(call, args.{p.name}, &{p.name})) return bad;")
-            arguments.append(p.name if p.type.depth == 0 else "&" + p.name)
-            if what == "destroy":
-                after.append(f"  unbind<{p.type.base}>(call, args.{p.name});")
-        else:
-            lines.append(f"  {p.type.base} {p.name}{{}};")
-            if what in ("in", "inout"):
-                lines.append(_load(p, fields[p.name]))
-            arguments.append(p.name if p.type.depth == 0 else "&" + p.name)
-            if what in ("out", "inout"):
-                after.append(_store(p, reply_fields[p.name]))
-    lines.append(f"  const CUresult result = driver.{entry.name}({', '.join(arguments)});")
+    ways = [(p, way_of(entry, p)) for p in function.params]
+    lines = ["  const DriverTable& driver = call.driver();",
+             f"  if (driver.{entry.name} == nullptr) return CUDA_ERROR_NOT_SUPPORTED;"]
+    for p, way in ways:
+        if not way.unit and way.what in ("in", "out", "inout", "create", "destroy"):
+            lines += _local(p, way, fields.get(p.name))
+    for p, way in ways:
+        if way.unit or way.what == "string":
+            lines += _variable_part(p, way, struct)
+    lines.append(f"  const CUresult result = driver.{entry.name}({', '.join(_argument(p, way) for p, way in ways)});")
+    after = _after(ways, struct)
     if after:
         lines += ["  if (result != CUDA_SUCCESS) return result;", *after, "  return CUDA_SUCCESS;"]
     else:
         lines.append("  return result;")
-    unused = "" if "args." in "\n".join(lines) else "  static_cast<void>(args);\n"
-    unused += "" if "reply." in "\n".join(lines) else "  static_cast<void>(reply);\n"
-    return handler_prototype(entry.name) + " {\n" + unused + "\n".join(lines) + "\n}\n\n"
+    text = "\n".join(lines)
+    unused = ("" if "args." in text else "  static_cast<void>(args);\n") + ("" if "reply." in text else "  static_cast<void>(reply);\n")
+    return handler_prototype(entry.name) + " {\n" + unused + text + "\n}\n\n"
 
 
-def _load(p, f):
-    if f.size_of:
-        return f"  std::memcpy(&{p.name}, args.{f.name}, sizeof({f.size_of}));"
-    return f"  {p.name} = static_cast<{p.type.base}>(args.{f.name});"
+def _local(p, way, f):
+    """A variable with the parameter's name and value."""
+    lines = [f"  {p.type.base} {p.name}{{}};"]
+    if way.what in ("out", "create"):
+        return lines
+    if f.handle:
+        lines.append(f"  if (const CUresult bad = native(call, args.{p.name}, &{p.name})) return bad;")
+    elif f.size_of:
+        lines.append(f"  std::memcpy(&{p.name}, args.{f.name}, sizeof({f.size_of}));")
+    else:
+        lines.append(f"  {p.name} = static_cast<{p.type.base}>(args.{f.name});")
+    return lines
 
 
-def _store(p, f):
-    if f.size_of:
-        return f"  std::memcpy(reply.{f.name}, &{p.name}, sizeof({f.size_of}));"
-    return f"  reply.{f.name} = static_cast<{f.cxx}>({p.name});"
+def _variable_part(p, way, struct):
+    if way.what == "string":
+        at = struct.blobs.index(p.name)
+        return [f"  if (call.blob({at}).size() > wire::kStringBytesMax) return CUDA_ERROR_INVALID_VALUE;",
+                f"  const std::string {p.name}(reinterpret_cast<const char*>(call.blob({at}).data()), call.blob({at}).size());"]
+    element = "std::byte" if way.unit == "bytes" else p.type.base
+    if way.what == "in":
+        at = struct.blobs.index(p.name)
+        return [f"  std::vector<{element}> {p.name};",
+                f"  if (!load_array(call.blob({at}), {way.extent}, &{p.name})) return CUDA_ERROR_INVALID_VALUE;"]
+    return [f"  if ({way.extent} > wire::kPayloadBytesMax / sizeof({element})) return CUDA_ERROR_INVALID_VALUE;",
+            f"  std::vector<{element}> {p.name}({way.extent});"]
+
+
+def _argument(p, way):
+    if way.what == "server":
+        return way.constant
+    if way.what == "ignored":
+        return "nullptr" if p.type.depth else "0"
+    if way.what == "string":
+        return f"{p.name}.c_str()"
+    if way.unit:
+        return f"{p.name}.data()"
+    return p.name if p.type.depth == 0 else "&" + p.name
+
+
+def _after(ways, struct):
+    fields = {f.name: f for f in struct.reply}
+    lines = []
+    for p, way in ways:
+        if way.what == "create":
+            lines.append(f"  if (const CUresult bad = bind(call, args.{p.name}, {p.name})) return bad;")
+        elif way.what == "destroy":
+            lines.append(f"  unbind<{p.type.base}>(call, args.{p.name});")
+        elif way.unit and way.what == "out":
+            lines.append(f"  reply.{p.name}_bytes = store_array(call, {p.name});")
+        elif way.what in ("out", "inout") and fields[p.name].size_of:
+            lines.append(f"  std::memcpy(reply.{p.name}, &{p.name}, sizeof({p.type.base}));")
+        elif way.what in ("out", "inout"):
+            lines.append(f"  reply.{p.name} = static_cast<{fields[p.name].cxx}>({p.name});")
+    return lines
+
+
+ARRAY_HELPERS = """namespace {
+
+/// False unless `bytes` holds exactly `count` elements.
+template <class T>
+[[maybe_unused]] bool load_array(Bytes bytes, std::size_t count, std::vector<T>* out) {
+  if (count > bytes.size() / sizeof(T) || count * sizeof(T) != bytes.size()) return false;
+  out->resize(count);
+  if (count > 0) std::memcpy(out->data(), bytes.data(), bytes.size());
+  return true;
+}
+
+template <class T>
+[[maybe_unused]] std::uint64_t store_array(Call& call, const std::vector<T>& values) {
+  const auto* first = reinterpret_cast<const std::byte*>(values.data());
+  call.reply_blob(std::vector<std::byte>(first, first + values.size() * sizeof(T)));
+  return values.size() * sizeof(T);
+}
+
+}  // namespace
+
+"""
 
 
 def row_source(items):
     body = "".join(handler_source(*item) for item in items)
-    return (BANNER + "#include \"server/handlers.h\"\n\n#include <cstring>\n#include <string>\n\nnamespace sluice::server {\n\n"
-            + body + "}  // namespace sluice::server\n")
+    helpers = ARRAY_HELPERS if "load_array" in body or "store_array" in body else ""
+    return (BANNER + "#include \"server/handlers.h\"\n\n#include <cstring>\n#include <string>\n#include <vector>\n\n"
+            "namespace sluice::server {\n" + ("" if helpers else "\n") + helpers + body + "}  // namespace sluice::server\n")
 
 
-DISPATCH_HEAD = """#include "server/handlers.h"
+DISPATCH_HEAD = """#include "protocol/reader.h"
+#include "server/handlers.h"
 
 #include <array>
 #include <cstring>
-#include <string>
 
 namespace sluice::server {
 namespace {
 
-tl::unexpected<Error> malformed(const wire::RecordHeader& header, const char* why) {
-  return fail(ErrorCode::kProtocol,
-              std::string("record ") + wire::opcode_name(static_cast<wire::Opcode>(header.opcode)) + ": " + why);
+/// A handler of ours that announces other variable parts than it gave would make the shim misread the reply.
+template <class Reply>
+bool is_consistent(const Reply& reply, const std::vector<std::vector<std::byte>>& blobs, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (blob_bytes(reply, i) != (i < blobs.size() ? blobs[i].size() : 0)) return false;
+  return blobs.size() <= count;
 }
 
 template <class Args>
 Status run(Worker& worker, const wire::RecordHeader& header, Bytes body, Outcome& outcome) {
-  if (body.size() < sizeof(Args)) return malformed(header, "shorter than its fixed part");
   Args args;
-  std::memcpy(&args, body.data(), sizeof args);
-  Bytes rest = body.subspan(sizeof args);
   std::array<Bytes, Args::kBlobs> blobs;
-  for (std::size_t i = 0; i < Args::kBlobs; ++i) {
-    const std::uint64_t bytes = wire::blob_bytes(args, i);
-    if (bytes > rest.size() || wire::padded(bytes) > rest.size()) return malformed(header, "a variable part is longer than the record");
-    blobs[i] = rest.first(bytes);
-    rest = rest.subspan(wire::padded(bytes));
-  }
-  if (!rest.empty()) return malformed(header, "longer than its parts");
+  SLUICE_CHECK(wire::read_parts(header.opcode, body, &args, &blobs));
   Call call(worker, header, blobs);
   typename Args::Reply reply{};
   outcome.result = handle(call, args, reply);
   outcome.is_deferred = call.is_deferred() && outcome.result == CUDA_SUCCESS;
-  if (!outcome.is_deferred && (header.flags & wire::kFlagWantsReply) != 0) {
-    outcome.reply.resize(sizeof reply);
-    std::memcpy(outcome.reply.data(), &reply, sizeof reply);
-    outcome.reply_blobs = std::move(call.reply_blobs());
-  }
+  if (outcome.is_deferred || (header.flags & wire::kFlagWantsReply) == 0) return {};
+  if (!is_consistent(reply, call.reply_blobs(), Args::kReplyBlobs))
+    return fail(ErrorCode::kInternal, std::string(wire::opcode_name(Args::kOpcode)) + ": reply lengths disagree");
+  outcome.reply.resize(sizeof reply);
+  std::memcpy(outcome.reply.data(), &reply, sizeof reply);
+  outcome.reply_blobs = std::move(call.reply_blobs());
   return {};
 }
 
@@ -139,7 +181,8 @@ def dispatch_source(structs):
     for s in structs:
         name = s.entry.name
         if s.entry.travel == "pushed":
-            cases += f"    case wire::Opcode::{name}: return malformed(header, \"only a worker sends this\");\n"
+            cases += f"    case wire::Opcode::{name}: return wire::malformed(header.opcode, \"only a worker sends this\");\n"
         else:
             cases += f"    case wire::Opcode::{name}: return run<wire::{name}>(worker, header, body, outcome);\n"
-    return (BANNER + DISPATCH_HEAD + cases + "  }\n  return malformed(header, \"unknown opcode\");\n}\n\n}  // namespace sluice::server\n")
+    return (BANNER + DISPATCH_HEAD + cases +
+            "  }\n  return wire::malformed(header.opcode, \"unknown opcode\");\n}\n\n}  // namespace sluice::server\n")

@@ -1,72 +1,56 @@
 """shim/<row>.cpp: the exported entry of every function whose shim body is generated."""
 from emit_wire import BANNER
-from wire_layout import CREATING, direction
+from wire_layout import way_of
 
 
-def signature(function):
-    params = ", ".join(_declare(p) for p in function.params)
-    return f"extern \"C\" __attribute__((visibility(\"default\"))) CUresult CUDAAPI {function.name}({params})"
+def declare(params):
+    return ", ".join(f"{p.type.text}{'' if p.type.text.endswith('*') else ' '}{p.name}" for p in params)
 
 
-def _declare(p):
-    t = p.type
-    return f"{t.text}{'' if t.text.endswith('*') else ' '}{p.name}"
+def signature(name, params, weak=False):
+    attributes = "weak, visibility(\"default\")" if weak else "visibility(\"default\")"
+    return f"extern \"C\" __attribute__(({attributes})) CUresult CUDAAPI {name}({declare(params)})"
 
 
 def generated_here(entry):
-    return not entry.is_record and entry.body == "generated" and entry.travel in ("posted", "called") and not entry.alias_of
+    return not entry.is_record and entry.body == "generated" and entry.travel in ("posted", "called")
 
 
 def entry_source(entry, function, struct):
+    ways = [(p, way_of(entry, p)) for p in function.params]
     lines = [f"  if (const CUresult refused = sluice::shim::enter(sluice::wire::Fn::{entry.name})) return refused;"]
-    created, destroyed, outs, blobs = [], [], [], []
-    for p in function.params:
-        words = direction(entry, p)
-        what = "create" if words[0] == "create?" and CREATING.search(entry.name) else words[0]
-        if what in ("out", "inout", "create") and "nullable" not in words:
-            lines.append(f"  if ({p.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-        if what in ("in", "inout") and p.type.depth == 1:
-            lines.append(f"  if ({p.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-        if what == "string":
-            lines.append(f"  if ({p.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-            blobs.append(p)
-        if what == "create":
-            created.append(p)
-        elif what == "destroy":
-            destroyed.append(p)
-        if what in ("out", "inout"):
-            outs.append((p, "nullable" in words))
+    lines += [f"  static_cast<void>({p.name});" for p, way in ways if way.what in ("server", "ignored")]
+    lines += _argument_checks(ways)
     lines.append(f"  sluice::wire::{entry.name} args{{}};")
     fields = {f.name: f for f in struct.request}
-    for p in function.params:
-        f = fields.get(p.name)
-        if f is None or p in created:
-            continue
-        lines += _fill(p, f)
-    for p in blobs:
-        lines.append(f"  const sluice::shim::Bytes {p.name}_blob = sluice::shim::string_bytes({p.name});")
-        lines.append(f"  args.{p.name}_bytes = {p.name}_blob.size();")
-    for p in created:
-        lines.append(f"  args.{p.name} = sluice::shim::reserve_id();")
-    blob_list = "{" + ", ".join(f"{p.name}_blob" for p in blobs) + "}"
-    if entry.travel == "posted" and not outs:
-        lines.append(f"  const CUresult result = sluice::shim::post(args, {blob_list});")
-    else:
+    for p, way in ways:
+        if way.what == "create":
+            lines.append(f"  args.{p.name} = sluice::shim::reserve_id();")
+        elif p.name in fields:
+            lines += _fill(p, fields[p.name])
+    for p, way in ways:
+        lines += _blob(p, way)
+    if any(way.what in ("out", "inout") for _, way in ways) or entry.travel == "called":
         lines.append(f"  sluice::wire::{entry.name}::Reply reply{{}};")
-        lines.append(f"  const CUresult result = sluice::shim::call(args, reply, {blob_list});")
-    if created or destroyed or outs:
-        lines.append("  if (result != CUDA_SUCCESS) return result;")
-        for p in created:
-            lines.append(f"  *{p.name} = sluice::shim::publish<{p.type.base}>(args.{p.name});")
-        for p in destroyed:
-            lines.append(f"  sluice::shim::retire({p.name});")
-        reply_fields = {f.name: f for f in struct.reply}
-        for p, nullable in outs:
-            lines.append(_take(p, reply_fields[p.name], nullable))
-        lines.append("  return CUDA_SUCCESS;")
+        lines.append(f"  const CUresult result = sluice::shim::call(args, reply{_blob_lists(ways)});")
     else:
-        lines.append("  return result;")
-    return signature(function) + " {\n" + "\n".join(lines) + "\n}\n\n"
+        lines.append(f"  const CUresult result = sluice::shim::post(args{_blob_lists(ways)});")
+    lines += _results(ways, struct)
+    return signature(entry.name, function.params) + " {\n" + "\n".join(lines) + "\n}\n\n"
+
+
+def _argument_checks(ways):
+    lines = []
+    for p, way in ways:
+        if way.unit:
+            lines.append(f"  if (!sluice::shim::is_extent({p.name}, {way.extent}, {_element_size(p, way)})) return CUDA_ERROR_INVALID_VALUE;")
+        elif p.type.depth == 1 and way.what in ("in", "out", "inout", "create", "string") and not way.is_nullable:
+            lines.append(f"  if ({p.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
+    return lines
+
+
+def _element_size(p, way):
+    return "1" if way.unit == "bytes" else f"sizeof({p.type.base})"
 
 
 def _fill(p, f):
@@ -79,8 +63,42 @@ def _fill(p, f):
     return [f"  args.{f.name} = static_cast<{f.cxx}>({source});"]
 
 
-def _take(p, f, nullable):
-    guard = f"if ({p.name} != nullptr) " if nullable else ""
+def _blob(p, way):
+    if way.what == "string":
+        source = f"sluice::shim::string_bytes({p.name})"
+    elif way.unit and way.what == "in":
+        source = f"sluice::shim::extent_bytes({p.name}, {way.extent}, {_element_size(p, way)})"
+    else:
+        return []
+    return [f"  const sluice::shim::Bytes {p.name}_blob = {source};", f"  args.{p.name}_bytes = {p.name}_blob.size();"]
+
+
+def _blob_lists(ways):
+    sent = [f"{p.name}_blob" for p, way in ways if way.what == "string" or (way.unit and way.what == "in")]
+    wanted = [f"{{sluice::shim::extent_space({p.name}, {way.extent}, {_element_size(p, way)})}}"
+              for p, way in ways if way.unit and way.what == "out"]
+    if wanted:
+        return ", {" + ", ".join(sent) + "}, {" + ", ".join(wanted) + "}"
+    return ", {" + ", ".join(sent) + "}" if sent else ""
+
+
+def _results(ways, struct):
+    fields = {f.name: f for f in struct.reply}
+    lines = []
+    for p, way in ways:
+        if way.what == "create":
+            lines.append(f"  *{p.name} = sluice::shim::publish<{p.type.base}>(args.{p.name});")
+        elif way.what == "destroy":
+            lines.append(f"  sluice::shim::retire({p.name});")
+        elif way.what in ("out", "inout") and not way.unit:
+            lines.append(_take(p, fields[p.name], way.is_nullable))
+    if not lines:
+        return ["  return result;"]
+    return ["  if (result != CUDA_SUCCESS) return result;", *lines, "  return CUDA_SUCCESS;"]
+
+
+def _take(p, f, is_nullable):
+    guard = f"if ({p.name} != nullptr) " if is_nullable else ""
     if f.size_of:
         return f"  {guard}std::memcpy({p.name}, reply.{f.name}, sizeof({f.size_of}));"
     return f"  {guard}*{p.name} = static_cast<{p.type.base}>(reply.{f.name});"
@@ -88,12 +106,5 @@ def _take(p, f, nullable):
 
 def row_source(row, items):
     body = "".join(entry_source(*item) for item in items)
-    return BANNER + f"#include \"protocol/{row}.h\"\n#include \"protocol/functions.h\"\n#include \"shim/call.h\"\n\n#include <cstring>\n\n" + body
-
-
-def alias_source(function, target, per_thread):
-    """Another exported name of a function: the per-thread form, or an older name with the same ABI."""
-    names = ", ".join(p.name for p in function.params)
-    sign = signature(function).replace(f"CUDAAPI {function.name}(", f"CUDAAPI {target}(")
-    scope = "  const PER_THREAD_SCOPE scope;\n" if per_thread else ""
-    return f"{sign} {{\n{scope}  return {function.name}({names});\n}}\n\n"
+    return (BANNER + f"#include \"protocol/{row}.h\"\n#include \"protocol/functions.h\"\n#include \"shim/call.h\"\n"
+            "#include \"shim/extent.h\"\n\n#include <cstring>\n\n" + body)

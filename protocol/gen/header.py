@@ -8,30 +8,42 @@ from pycparser import c_ast, c_parser
 
 from model import CType, Function, Param
 
-SCALAR_WIDTHS = {"char": 1, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2, "int": 4, "unsigned int": 4,
-                 "unsigned": 4, "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "float": 4, "double": 8,
-                 "size_t": 8, "_Bool": 1}
+SCALAR_WIDTHS = {"char": 1, "short": 2, "": 4, "long": 8, "long long": 8, "float": 4, "double": 8, "size_t": 8, "_Bool": 1}
+PARSED = ("cuda.h", "cudaProfiler.h")   # GL, EGL and VDPAU functions are exported from the stub library's list only
 NEUTRALISE = ["-D__attribute__(x)=", "-D__extension__=", "-D__inline__=", "-D__inline=", "-D__restrict=", "-D__asm__(x)=",
               "-D__builtin_va_list=int"]
 
 
-def preprocess(include_dir, header, defines=()):
+def preprocess(include_dir, headers, defines=()):
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "all.c")
         with open(source, "w", encoding="utf-8") as out:
-            out.write(f"#include <{header}>\n")
+            out.writelines(f"#include <{header}>\n" for header in headers)
         run = subprocess.run(["gcc", "-E", "-P", "-std=c99", f"-I{include_dir}", *NEUTRALISE, *defines, source],
                              capture_output=True, text=True, check=False)
         if run.returncode != 0:
-            raise SystemExit(f"preprocessing {header} failed:\n{run.stderr}")
+            raise SystemExit(f"preprocessing {headers} failed:\n{run.stderr}")
     text = "\n".join(line for line in run.stdout.split("\n") if not line.startswith("#"))
     return re.sub(r"_Alignas\s*\([^)]*\)", "", text)
+
+
+def scalar_width(names):
+    """Bytes of a builtin arithmetic type however its words are ordered, 0 for anything else."""
+    words = [w for w in names if w not in ("unsigned", "signed", "int")]
+    return SCALAR_WIDTHS.get(" ".join(words), 0)
+
+
+def defined_macros(include_dir):
+    """{cuMemAlloc: cuMemAlloc_v2, ...}: which exported name a name in source code stands for."""
+    run = subprocess.run(["gcc", "-E", "-dM", "-x", "c", f"-I{include_dir}", "-include", "cuda.h", os.devnull],
+                         capture_output=True, text=True, check=True)
+    return dict(re.findall(r"^#define (cu[A-Z]\w*) (cu[A-Z]\w*)$", run.stdout, re.M))
 
 
 class Header:
     def __init__(self, include_dir):
         self.include_dir = include_dir
-        tree = c_parser.CParser().parse(preprocess(include_dir, "cuda.h"))
+        tree = c_parser.CParser().parse(preprocess(include_dir, PARSED))
         self.typedefs = {}
         self.structs = {}
         self.functions = {}
@@ -99,8 +111,9 @@ class Header:
             name = " ".join(node.names)
             if name in ("void",):
                 return "opaque", 0
-            if name in SCALAR_WIDTHS:
-                return "scalar", SCALAR_WIDTHS[name]
+            width = scalar_width(node.names)
+            if width:
+                return "scalar", width
             target = self.typedefs.get(name)
             if target is None:
                 return "opaque", 0
@@ -137,6 +150,6 @@ def exported_names(stub, header):
         out = subprocess.run(["nm", "-D", "--defined-only", stub], capture_output=True, text=True, check=True).stdout
         return sorted({line.split()[-1] for line in out.splitlines() if re.search(r" [TW] cu\w+$", line)})
     names = set(header.functions)
-    old = preprocess(header.include_dir, "cuda.h", ["-D__CUDA_API_VERSION_INTERNAL"])
+    old = preprocess(header.include_dir, PARSED, ["-D__CUDA_API_VERSION_INTERNAL"])
     names.update(re.findall(r"\bCUresult\s+(cu\w+)\s*\(", old))
     return sorted(names)

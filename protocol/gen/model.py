@@ -33,6 +33,13 @@ class Field:
 
 
 @dataclass
+class Also:
+    """An older exported name that the function answers too; `without` is a last parameter it does not have (null then)."""
+    name: str
+    without: str = ""
+
+
+@dataclass
 class Entry:
     """A `fn` or `record` entry of an .api file."""
     name: str
@@ -46,7 +53,21 @@ class Entry:
     fields: list = field(default_factory=list)
     reply_fields: list = field(default_factory=list)
     reason: str = ""
-    alias_of: str = ""
+    also: list = field(default_factory=list)
+
+    @property
+    def where(self):
+        return f"{self.row}.api:{self.line}"
+
+
+@dataclass
+class Way:
+    """How one parameter travels."""
+    what: str                # in | out | inout | create | destroy | string | server | ignored | ?
+    is_nullable: bool = False
+    unit: str = ""           # bytes | array: a variable part of `extent` bytes or elements
+    extent: str = ""         # a C expression over the other parameters
+    constant: str = ""       # of `server`: what the worker passes
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Reads protocol/cuda/*.api (protocol/README.md describes the language)."""
 import os
 
-from model import Entry, Field, SpecError
+from model import Also, Entry, Field, SpecError
 
 CLASSES = ("local", "memo", "posted", "called", "pushed", "unsupported")
 NEEDS = ("nothing", "init", "context")
@@ -54,8 +54,10 @@ def _entry_line(entry, words, where, in_reply):
         entry.body = words[1]
     elif key == "carried_by":
         entry.carried_by = words[1:]
-    elif key == "alias_of":
-        entry.alias_of = words[1]
+    elif key == "also":
+        if len(words) != 2 and (len(words) != 4 or words[2] != "without"):
+            raise SpecError(f"{where}: expected `also NAME` or `also NAME without PARAMETER`")
+        entry.also.append(Also(words[1], words[3] if len(words) == 4 else ""))
     elif key == "reply" and entry.is_record:
         return True
     else:

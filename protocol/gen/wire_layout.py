@@ -1,7 +1,7 @@
 """From a function's or record's spec to the fields of its wire structs."""
 import re
 
-from model import Field, SpecError, WireField, WireStruct
+from model import Field, SpecError, Way, WireField, WireStruct
 
 SCALARS = {"u8": ("std::uint8_t", 1), "u16": ("std::uint16_t", 2), "u32": ("std::uint32_t", 4), "i32": ("std::int32_t", 4),
            "u64": ("std::uint64_t", 8), "f32": ("float", 4), "f64": ("double", 8)}
@@ -9,36 +9,65 @@ HANDLE_KINDS = {"context": "CUcontext", "stream": "CUstream", "event": "CUevent"
                 "kernel": "CUkernel", "function": "CUfunction", "graph": "CUgraph", "graph_exec": "CUgraphExec",
                 "graph_node": "CUgraphNode"}
 CREATING = re.compile(r"Create|Load|Instantiate|Clone")
+DIRECTIONS = ("in", "out", "inout", "create", "destroy", "string", "server", "ignored")
 
 
-def direction(entry, param):
-    """One of in, string, out, create, destroy, bytes[..], array[..] plus modifiers, from the entry or the defaults."""
-    for line in entry.fields if entry else []:
+def way_of(entry, param):
+    """How a parameter travels: what the entry says, else the default for its type; what = "?" if neither does."""
+    for line in entry.fields:
         if line.name == param.name:
-            return line.words
+            return _stated(entry, line)
     t = param.type
     if t.depth == 0:
-        return ["in"] if t.kind != "opaque" else ["?"]
-    if t.depth == 1 and t.base == "char" and t.is_const:
-        return ["string"]
-    if t.depth == 1 and t.kind in ("scalar", "struct") and t.base not in ("char",):
-        return ["in"] if t.is_const else ["out"]
-    if t.depth == 1 and t.kind == "handle" and not t.is_const:
-        return ["create?"]
-    return ["?"]
+        return Way("in" if t.kind != "opaque" else "?")
+    if t.depth == 1 and t.base == "char":
+        return Way("string" if t.is_const else "?")
+    if t.depth == 1 and t.kind in ("scalar", "struct"):
+        return Way("in" if t.is_const else "out")
+    if t.depth == 1 and t.kind == "handle" and not t.is_const and CREATING.search(entry.name):
+        return Way("create")
+    return Way("?")
 
 
-def cannot_carry(function):
-    """Why a drafted entry must be unsupported, or ""."""
-    for param in function.params:
-        words = direction(None, param)
-        if words == ["?"]:
-            return f"`{param.type.text} {param.name}` needs a hand-written body"
-        if words == ["create?"] and not CREATING.search(function.name):
-            return f"`{param.name}` gives back an existing object: needs a hand-written body"
-        counted = any(re.fullmatch(r"(num|count)\w*|\w*Count|\w*size|len", other.name) for other in function.params)
-        if param.type.depth == 1 and counted and words in (["in"], ["out"], ["create?"]) and param.name.endswith("s"):
-            return f"`{param.name}` may be an array: needs its length"
+def _stated(entry, line):
+    way = Way("?")
+    words = list(line.words)
+    while words:
+        word = words.pop(0)
+        extent = re.fullmatch(r"(bytes|array)\[(.+)\]", word)
+        if word == "nullable":
+            way.is_nullable = True
+        elif extent:
+            way.unit, way.extent = extent.groups()
+        elif word == "server" and words:
+            way.what, way.constant = word, words.pop(0)
+        elif word in DIRECTIONS and word != "server":
+            way.what = word
+        else:
+            raise SpecError(f"{entry.where}: {entry.name}: {line.name}: unknown word {word}")
+    return way
+
+
+def why_not_carried(entry, param):
+    """Why this parameter of a travelling function cannot be carried as specified, or ""."""
+    way, t = way_of(entry, param), param.type
+    spelled = f"`{t.text} {param.name}`"
+    if way.what == "?":
+        return f"{spelled} needs a direction or a hand-written body"
+    if way.unit and (way.what not in ("in", "out") or t.depth != 1):
+        return f"{spelled}: {way.unit}[...] needs `in` or `out` and a pointer"
+    if way.unit == "array" and t.kind not in ("scalar", "struct"):
+        return f"{spelled}: only arrays of numbers and pointer-free structs can be carried"
+    if not way.unit and way.what in ("in", "out", "inout", "create", "destroy") and (t.depth > 1 or t.kind == "opaque"):
+        return f"{spelled} has pointers: it needs bytes[...] or a hand-written body"
+    if way.what in ("out", "inout", "create") and t.depth != 1:
+        return f"{spelled} is no pointer, it cannot be {way.what}"
+    if way.what == "create" and t.kind != "handle":
+        return f"{spelled} is no handle, it cannot be {way.what}"
+    if t.base == "CUdevice" and entry.body == "generated":
+        return f"{spelled}: client and server number devices differently: it needs a hand-written shim body"
+    if entry.travel == "posted" and way.what in ("out", "inout"):
+        return f"{spelled} is an output, but nobody waits for a posted function"
     return ""
 
 
@@ -56,27 +85,19 @@ def _value_field(name, t):
 
 
 def function_struct(entry, function):
-    known = {param.name for param in function.params}
-    for line in entry.fields:
-        if line.name not in known:
-            raise SpecError(f"{entry.row}.api:{entry.line}: {entry.name} has no parameter {line.name} "
-                            f"(it has {', '.join(sorted(known)) or 'none'})")
     out = WireStruct(entry, [], [], [], [])
     for param in function.params:
-        words = direction(entry, param)
-        what = "create" if words[0] == "create?" and CREATING.search(entry.name) else words[0]
-        if what in ("in", "destroy", "create"):
-            out.request.append(_value_field(param.name, param.type))
-        elif what == "out":
-            out.reply.append(_value_field(param.name, param.type))
-        elif what == "inout":
-            out.request.append(_value_field(param.name, param.type))
-            out.reply.append(_value_field(param.name, param.type))
-        elif what == "string":
+        way = way_of(entry, param)
+        if way.what == "string" or (way.unit and way.what == "in"):
             out.blobs.append(param.name)
-        elif what != "ignored":
-            raise SpecError(f"{entry.row}.api:{entry.line}: {entry.name}: `{param.type.text} {param.name}` needs a direction")
-    return _with_blobs(out)
+        elif way.unit:
+            out.reply_blobs.append(param.name)
+        else:
+            if way.what in ("in", "inout", "create", "destroy"):
+                out.request.append(_value_field(param.name, param.type))
+            if way.what in ("out", "inout"):
+                out.reply.append(_value_field(param.name, param.type))
+    return _finish(out)
 
 
 def record_struct(entry):
@@ -84,7 +105,7 @@ def record_struct(entry):
     for fields, target, blobs in ((entry.fields, out.request, out.blobs), (entry.reply_fields, out.reply, out.reply_blobs)):
         for line in fields:
             _record_field(entry, line, target, blobs)
-    return _with_blobs(out)
+    return _finish(out)
 
 
 def _record_field(entry, line: Field, target, blobs):
@@ -100,10 +121,11 @@ def _record_field(entry, line: Field, target, blobs):
         cxx, width = SCALARS[array.group(1)]
         target.append(WireField(line.name, cxx, width, int(array.group(2))))
     else:
-        raise SpecError(f"{entry.row}.api:{entry.line}: {entry.name}.{line.name}: unknown type {word}")
+        raise SpecError(f"{entry.where}: {entry.name}.{line.name}: unknown type {word}")
 
 
-def _with_blobs(struct):
+def _finish(struct):
+    """Adds the lengths of the variable parts; largest first, otherwise as declared: no padding but at the end."""
     struct.request += [WireField(name + "_bytes", "std::uint64_t", 8) for name in struct.blobs]
     struct.reply += [WireField(name + "_bytes", "std::uint64_t", 8) for name in struct.reply_blobs]
     key = lambda f: 8 if f.size_of else f.width
@@ -113,9 +135,5 @@ def _with_blobs(struct):
 
 
 def travels(entry):
-    """Does the function go over the wire under its own name?"""
-    if entry.is_record:
-        return True
-    if entry.alias_of or entry.travel in ("unsupported", "local", "memo") or entry.carried_by:
-        return False
-    return True
+    """Does it go over the wire under its own name?"""
+    return entry.is_record or (entry.travel in ("posted", "called") and not entry.carried_by)
