@@ -87,7 +87,7 @@ CUresult check_attributes(const CUlaunchConfig& config, bool* is_cooperative) {
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: *is_cooperative = a.value.cooperative != 0; break;
-      default: return static_cast<int>(a.id) < CU_LAUNCH_ATTRIBUTE_MAX ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+      default: return static_cast<int>(a.id) <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
   }
   return CUDA_SUCCESS;
