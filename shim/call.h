@@ -30,11 +30,25 @@ CUresult enter(wire::Fn fn) noexcept;
 CUresult unsupported(wire::Fn fn) noexcept;
 
 namespace detail {
+/// How the reader takes a reply apart without knowing its type.
+struct ReplyShape {
+  std::span<std::byte> fixed;
+  std::uint32_t blobs = 0;
+  std::uint64_t (*blob_bytes)(const std::byte* fixed, std::size_t i) = nullptr;
+};
 CUresult post_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs) noexcept;
-CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs, std::span<std::byte> reply,
+CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs, const ReplyShape& reply,
                      std::initializer_list<OutBytes> out) noexcept;
 template <class T>
 Bytes as_bytes(const T& value) { return {reinterpret_cast<const std::byte*>(&value), sizeof(T)}; }
+template <class Args>
+ReplyShape shape_of(typename Args::Reply& reply) {
+  return {{reinterpret_cast<std::byte*>(&reply), sizeof(reply)}, Args::kReplyBlobs, [](const std::byte* fixed, std::size_t i) {
+            typename Args::Reply copy;
+            std::memcpy(&copy, fixed, sizeof copy);
+            return std::uint64_t{blob_bytes(copy, i)};
+          }};
+}
 }  // namespace detail
 
 /// The characters of a C string, at most kStringBytesMax of them (a longer name is none that exists).
@@ -55,8 +69,7 @@ CUresult post(const Args& args, std::initializer_list<Bytes> blobs = {}) noexcep
 template <class Args>
 CUresult call(const Args& args, typename Args::Reply& reply, std::initializer_list<Bytes> blobs = {},
               std::initializer_list<OutBytes> out = {}) noexcept {
-  return detail::call_record(Args::kOpcode, detail::as_bytes(args), blobs,
-                             {reinterpret_cast<std::byte*>(&reply), sizeof(reply)}, out);
+  return detail::call_record(Args::kOpcode, detail::as_bytes(args), blobs, detail::shape_of<Args>(reply), out);
 }
 
 /// Wire id of an application handle: null -> 0, unknown -> CUDA_ERROR_INVALID_HANDLE (contexts: INVALID_CONTEXT).

@@ -1,0 +1,85 @@
+#include "shim/addresses.h"
+
+namespace sluice::shim {
+namespace {
+
+template <class Map>
+auto containing(const Map& map, typename Map::key_type address) {
+  auto at = map.upper_bound(address);
+  if (at == map.begin()) return map.end();
+  --at;
+  return address - at->first < at->second.bytes ? at : map.end();
+}
+
+}  // namespace
+
+void Addresses::add_device(const DeviceRange& range) {
+  std::lock_guard lock(mutex_);
+  DeviceRange& known = device_[range.base];
+  known = range;
+  known.buffer_id = ++last_buffer_id_;
+}
+
+std::optional<DeviceRange> Addresses::device(CUdeviceptr address) const {
+  std::lock_guard lock(mutex_);
+  const auto at = containing(device_, address);
+  if (at == device_.end()) return std::nullopt;
+  return at->second;
+}
+
+std::optional<DeviceRange> Addresses::remove_device(CUdeviceptr base) {
+  std::lock_guard lock(mutex_);
+  const auto at = device_.find(base);
+  if (at == device_.end()) return std::nullopt;
+  const DeviceRange range = at->second;
+  device_.erase(at);
+  return range;
+}
+
+void Addresses::remove_context(const Context& context) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(device_, [&](const auto& item) { return item.second.context == &context; });
+}
+
+bool Addresses::add_host(const HostRange& range) {
+  std::lock_guard lock(mutex_);
+  const auto next = host_.lower_bound(range.base);
+  if (next != host_.end() && next->first - range.base < range.bytes) return false;
+  if (containing(host_, range.base) != host_.end()) return false;
+  HostRange& known = host_[range.base];
+  known = range;
+  known.buffer_id = ++last_buffer_id_;
+  return true;
+}
+
+std::optional<HostRange> Addresses::host(const void* address) const {
+  std::lock_guard lock(mutex_);
+  const auto at = containing(host_, reinterpret_cast<std::uintptr_t>(address));
+  if (at == host_.end()) return std::nullopt;
+  return at->second;
+}
+
+std::optional<HostRange> Addresses::remove_host(const void* base, bool is_registered) {
+  std::lock_guard lock(mutex_);
+  const auto at = host_.find(reinterpret_cast<std::uintptr_t>(base));
+  if (at == host_.end() || at->second.is_registered != is_registered) return std::nullopt;
+  const HostRange range = at->second;
+  host_.erase(at);
+  return range;
+}
+
+bool Addresses::is_within(CUdeviceptr address, std::size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto at = containing(device_, address);
+  if (at == device_.end()) return true;
+  return bytes <= at->second.bytes - (address - at->first);
+}
+
+bool Addresses::is_pinned(const void* address, std::size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  const auto at = containing(host_, start);
+  return at != host_.end() && bytes <= at->second.bytes - (start - at->first);
+}
+
+}  // namespace sluice::shim

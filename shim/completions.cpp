@@ -1,0 +1,141 @@
+#include "shim/completions.h"
+
+#include "protocol/event.h"
+#include "protocol/stream.h"
+#include "shim/decode.h"
+
+namespace sluice::shim {
+
+std::uint64_t uses_of(const Stream& stream) noexcept {
+  return stream.id == 0 ? stream.context->blocking_uses.load() : stream.uses.load();
+}
+
+void Completions::add_event(Event& event) {
+  std::lock_guard lock(mutex_);
+  events_[event.id] = &event;
+}
+
+void Completions::remove_event(Event& event) {
+  std::lock_guard lock(mutex_);
+  events_.erase(event.id);
+  const std::uint64_t version = event.version.load();
+  if (event.done_version.exchange(version) < version) pipeline_.fulfilled();
+}
+
+CUresult Completions::record(Event& event, const Stream& stream, unsigned flags, std::uint32_t context) {
+  std::lock_guard lock(event.mutex);
+  wire::event_record args{};
+  args.event = event.id;
+  args.stream = stream.id;
+  args.flags = flags;
+  {
+    std::lock_guard table_lock(mutex_);
+    const bool was_done = event.done_version.load() >= event.version.load();
+    args.version = event.version.fetch_add(1) + 1;
+    if (was_done) pipeline_.expect();
+  }
+  return pipeline_.post(
+      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
+}
+
+CUresult Completions::query(Event& event) {
+  const std::uint64_t wanted = event.version.load();
+  if (event.done_version.load() < wanted) pipeline_.poll();
+  if (event.done_version.load() >= wanted) return static_cast<CUresult>(event.result.load());
+  return pipeline_.is_lost() ? kSessionLost : CUDA_ERROR_NOT_READY;
+}
+
+CUresult Completions::synchronize(Event& event) {
+  const std::uint64_t wanted = event.version.load();
+  const CUresult lost = pipeline_.wait_until([&] { return event.done_version.load() >= wanted; });
+  return lost != CUDA_SUCCESS ? lost : static_cast<CUresult>(event.result.load());
+}
+
+CUresult Completions::query(Stream& stream, std::uint32_t context) {
+  for (int round = 0; round < 2; ++round) {
+    std::uint64_t marker = 0;
+    {
+      std::lock_guard lock(stream.mutex);
+      const std::uint64_t uses = uses_of(stream);
+      if (stream.done_uses == uses) return stream.done_result;
+      if (stream.marker == 0) {
+        stream.marker = marker = new_marker(stream);
+        stream.marker_uses = uses;
+      }
+    }
+    if (marker != 0) {
+      if (const CUresult failed = post_marker(stream.id, marker, context)) return failed;
+    }
+    if (round == 0) pipeline_.poll();
+  }
+  return pipeline_.is_lost() ? kSessionLost : CUDA_ERROR_NOT_READY;
+}
+
+std::uint64_t Completions::new_marker(Stream& stream) {
+  std::lock_guard lock(mutex_);
+  markers_[++last_marker_] = &stream;
+  return last_marker_;
+}
+
+CUresult Completions::post_marker(std::uint64_t stream, std::uint64_t marker, std::uint32_t context) {
+  wire::stream_marker args{};
+  args.stream = stream;
+  args.marker = marker;
+  pipeline_.expect();
+  const CUresult result = pipeline_.post(
+      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
+  pipeline_.flush();
+  return result;
+}
+
+void Completions::completed(Stream& stream, std::uint64_t uses) {
+  std::lock_guard lock(stream.mutex);
+  stream.done_uses = uses;
+  stream.done_result = CUDA_SUCCESS;
+}
+
+void Completions::remove_stream(Stream& stream) {
+  std::lock_guard stream_lock(stream.mutex);
+  std::lock_guard lock(mutex_);
+  if (stream.marker != 0 && markers_.erase(stream.marker) != 0) pipeline_.fulfilled();
+  stream.marker = 0;
+}
+
+Status Completions::on_event_done(const wire::RecordHeader& header, Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::event_done>(body));
+  std::lock_guard lock(mutex_);
+  const auto at = events_.find(push.fixed.event);
+  if (at == events_.end()) return {};  // destroyed meanwhile
+  Event& event = *at->second;
+  if (push.fixed.version > event.version.load())
+    return fail(ErrorCode::kProtocol, "completion of an event record that was never made");
+  if (push.fixed.version <= event.done_version.load()) return {};
+  event.result.store(header.result);
+  event.done_version.store(push.fixed.version);
+  if (push.fixed.version == event.version.load()) pipeline_.fulfilled();
+  return {};
+}
+
+Status Completions::on_marker_done(const wire::RecordHeader& header, Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::marker_done>(body));
+  Stream* stream = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = markers_.find(push.fixed.marker);
+    if (at == markers_.end()) {
+      if (push.fixed.marker != 0 && push.fixed.marker <= last_marker_) return {};
+      return fail(ErrorCode::kProtocol, "completion of a marker that was never posted");
+    }
+    stream = at->second;
+    markers_.erase(at);
+  }
+  pipeline_.fulfilled();
+  std::lock_guard lock(stream->mutex);
+  if (stream->marker != push.fixed.marker) return {};
+  stream->marker = 0;
+  stream->done_uses = stream->marker_uses;
+  stream->done_result = static_cast<CUresult>(header.result);
+  return {};
+}
+
+}  // namespace sluice::shim

@@ -1,0 +1,50 @@
+// Events and stream markers: which of them have completed is pushed by the worker, so that queries need no round trip.
+#pragma once
+
+#include "shim/objects.h"
+#include "shim/pipeline.h"
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace sluice::shim {
+
+/// Thread-safe.
+class Completions {
+ public:
+  explicit Completions(Pipeline& pipeline) : pipeline_(pipeline) {}
+
+  void add_event(Event& event);
+  /// Its waiters return; nothing is reported to it any more.
+  void remove_event(Event& event);
+  /// Numbers and posts a record of the event behind what the stream has now.
+  CUresult record(Event& event, const Stream& stream, unsigned flags, std::uint32_t context);
+  /// CUDA_ERROR_NOT_READY while the latest record is pending; takes what has arrived, never waits.
+  CUresult query(Event& event);
+  CUresult synchronize(Event& event);
+
+  /// Whether everything that was given to the stream has completed: as query(), by a marker.
+  CUresult query(Stream& stream, std::uint32_t context);
+  /// A synchronisation that saw `uses` has returned.
+  void completed(Stream& stream, std::uint64_t uses);
+  void remove_stream(Stream& stream);
+
+  Status on_event_done(const wire::RecordHeader& header, Bytes body);
+  Status on_marker_done(const wire::RecordHeader& header, Bytes body);
+
+ private:
+  std::uint64_t new_marker(Stream& stream);
+  CUresult post_marker(std::uint64_t stream, std::uint64_t marker, std::uint32_t context);
+
+  Pipeline& pipeline_;
+  std::mutex mutex_;  ///< taken after an object's own
+  std::unordered_map<std::uint64_t, Event*> events_;
+  std::unordered_map<std::uint64_t, Stream*> markers_;
+  std::uint64_t last_marker_ = 0;
+};
+
+/// Calls that named the stream so far; of the legacy stream: it and all blocking streams of its context.
+std::uint64_t uses_of(const Stream& stream) noexcept;
+
+}  // namespace sluice::shim

@@ -1,0 +1,115 @@
+#include "shim/connect.h"
+
+#include "common/format.h"
+#include "protocol/frame_io.h"
+#include "protocol/opcodes.h"
+#include "protocol/wire.h"
+
+#include <cuda.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include <unistd.h>
+
+namespace sluice::shim {
+namespace {
+
+constexpr std::chrono::seconds kConnectTimeout{3};
+/// The broker may have to start a worker and a driver before it answers.
+constexpr std::chrono::seconds kWelcomeTimeout{30};
+constexpr std::size_t kTokenBytesMax = 4096;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+Result<std::string> read_token() {
+  const std::string path = environment("SLUICE_TOKEN_FILE");
+  if (path.empty()) return environment("SLUICE_TOKEN");
+  std::ifstream file(path);
+  if (!file)
+    return fail(ErrorCode::kNotFound,
+                format("the token file {} cannot be read; check SLUICE_TOKEN_FILE (sluice run --token-file)", path));
+  std::string token{std::istreambuf_iterator<char>(file), {}};
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
+  if (token.size() > kTokenBytesMax) return fail(ErrorCode::kInvalidArgument, format("{} is no token file", path));
+  return token;
+}
+
+std::string program_name() {
+  char path[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : "";
+}
+
+Result<wire::Hello> make_hello() {
+  wire::Hello hello;
+  hello.protocol_version = wire::kProtocolVersion;
+  hello.opcode_table_hash = wire::kOpcodeTableHash;
+  const std::string tenant = environment("SLUICE_TENANT");
+  hello.tenant = tenant.empty() ? "local" : tenant;
+  SLUICE_TRY(hello.token, read_token());
+  hello.cuda_version = CUDA_VERSION;
+  hello.pid = ::getpid();
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) == 0) hello.host = host;
+  hello.program = program_name();
+  hello.visible_devices = environment("CUDA_VISIBLE_DEVICES");
+  return hello;
+}
+
+/// The frame of the expected type; a refusal becomes an error with the server's own words.
+template <class Wanted>
+Result<Wanted> expect_frame(int fd) {
+  SLUICE_TRY(auto frame, wire::read_frame(fd, transport::Clock::now() + kWelcomeTimeout));
+  if (auto* wanted = std::get_if<Wanted>(&frame)) return std::move(*wanted);
+  if (const auto* refusal = std::get_if<wire::Refusal>(&frame))
+    return fail(ErrorCode::kPermission, "the server refused: " + refusal->message);
+  return fail(ErrorCode::kProtocol, "the server answered with an unexpected frame; is another service on this address?");
+}
+
+Result<Connection> handshake(const transport::Address& address, const wire::Hello& hello) {
+  Connection connection;
+  SLUICE_TRY(connection.life_line, transport::connect_socket(address, kConnectTimeout));
+  SLUICE_CHECK(wire::write_frame(connection.life_line.get(), hello));
+  SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(connection.life_line.get()));
+  SLUICE_TRY(Fd data, transport::connect_socket(address, kConnectTimeout));
+  SLUICE_CHECK(wire::write_frame(data.get(), wire::Attach{connection.welcome.session_key}));
+  SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(data.get()));
+  connection.channel = transport::make_socket_channel(std::move(data));
+  return connection;
+}
+
+Connector& test_connector() {
+  static Connector* const connector = new Connector;
+  return *connector;
+}
+
+}  // namespace
+
+Result<Connection> connect_from_environment() {
+  const std::string server = environment("SLUICE_SERVER");
+  if (server.empty())
+    return fail(ErrorCode::kNotFound,
+                "No GPU server is named. Start the program with `sluice run --local -- PROGRAM` (a server on this "
+                "machine), `sluice run --server HOST[:PORT] -- PROGRAM`, or set SLUICE_SERVER to HOST[:PORT] or "
+                "unix:PATH.");
+  const auto doing = [&](const Error& error) { return fail(error.with_context("server " + server)); };
+  const auto address = transport::parse_address(server);
+  if (!address) return doing(address.error());
+  const auto hello = make_hello();
+  if (!hello) return doing(hello.error());
+  auto connection = handshake(*address, *hello);
+  if (!connection) return doing(connection.error());
+  connection->server = address->text();
+  return connection;
+}
+
+void set_connector_for_test(Connector connector) { test_connector() = std::move(connector); }
+
+Result<Connection> connect() { return test_connector() ? test_connector()() : connect_from_environment(); }
+
+}  // namespace sluice::shim

@@ -1,0 +1,97 @@
+#include "shim/host_functions.h"
+
+#include "common/log.h"
+#include "protocol/launch.h"
+#include "shim/decode.h"
+
+#include <csignal>
+#include <cstring>
+
+namespace sluice::shim {
+
+HostFunctions::~HostFunctions() {
+  stops_ = true;
+  word_.wake();
+  if (has_thread_) ::pthread_join(thread_, nullptr);
+}
+
+CUresult HostFunctions::launch(const Function& function, std::uint64_t stream, std::uint32_t context) {
+  wire::host_func args{};
+  args.stream = stream;
+  args.is_callback = function.callback != nullptr ? 1 : 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!has_thread_ && !start()) return CUDA_ERROR_OPERATING_SYSTEM;
+    args.token = ++last_token_;
+    waiting_.emplace(args.token, function);
+  }
+  pipeline_.expect();
+  return pipeline_.post(
+      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
+}
+
+Status HostFunctions::on_run(const wire::RecordHeader& header, Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::host_func_run>(body));
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = waiting_.find(push.fixed.token);
+    if (at == waiting_.end()) return fail(ErrorCode::kProtocol, "a host function that was never launched is due");
+    due_.push_back({push.fixed.token, at->second, static_cast<CUresult>(header.result)});
+    waiting_.erase(at);
+  }
+  pipeline_.fulfilled();
+  word_.wake();
+  return {};
+}
+
+bool HostFunctions::start() {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = ::pthread_create(
+      &thread_, nullptr,
+      [](void* self) -> void* {
+        static_cast<HostFunctions*>(self)->serve();
+        return nullptr;
+      },
+      this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) SLUICE_LOG_ERROR("session", "The thread for host functions cannot be started: {}", std::strerror(error));
+  has_thread_ = error == 0;
+  return has_thread_;
+}
+
+void HostFunctions::serve() {
+  ::pthread_setname_np(::pthread_self(), "sluice-hostfn");
+  while (!stops_.load()) {
+    const std::uint32_t seen = word_.value();
+    Due due;
+    {
+      std::lock_guard lock(mutex_);
+      if (!due_.empty()) {
+        due = due_.front();
+        due_.pop_front();
+      }
+    }
+    if (due.token != 0) {
+      run(due);
+    } else if (!stops_.load()) {
+      word_.wait(seen);
+    }
+  }
+}
+
+void HostFunctions::run(const Due& due) {
+  if (due.function.callback != nullptr) {
+    due.function.callback(due.function.stream, due.status, due.function.data);
+  } else {
+    due.function.run(due.function.data);
+  }
+  wire::host_func_done args{};
+  args.token = due.token;
+  pipeline_.post({.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}});
+  pipeline_.flush();
+}
+
+}  // namespace sluice::shim

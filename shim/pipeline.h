@@ -1,0 +1,172 @@
+// The one ordered queue between this process and its worker (architecture D6). Every thread appends records to it under
+// one lock, so what the program's threads agreed on among themselves stays true on the server. Records are collected and
+// handed over when somebody waits, when enough are there, at once when the server has nothing of ours under way, or
+// shortly after by the service thread. There is no receiving thread: whoever waits reads the channel, for itself and for
+// the others; the service thread reads only when pushes are expected and nobody waits.
+#pragma once
+
+#include "common/fd.h"
+#include "protocol/opcodes.h"
+#include "protocol/wire.h"
+#include "shim/call.h"
+#include "shim/futex.h"
+#include "shim/record_assembler.h"
+#include "transport/transport.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include <pthread.h>
+
+namespace sluice::shim {
+
+/// What every call of a lost session returns.
+inline constexpr CUresult kSessionLost = CUDA_ERROR_DEVICE_UNAVAILABLE;
+
+struct Outgoing {
+  wire::Opcode opcode{};
+  std::uint32_t context = 0;
+  Bytes fixed;
+  std::initializer_list<Bytes> blobs;
+};
+
+/// Takes the records that nobody asked for, on whichever thread reads. An error ends the session.
+class PushHandler {
+ public:
+  virtual ~PushHandler() = default;
+  virtual Status on_push(const wire::RecordHeader& header, Bytes body) = 0;
+};
+
+/// A condition that a push makes true.
+struct Condition {
+  const void* object = nullptr;
+  bool (*test)(const void*) = nullptr;
+  bool operator()() const { return test(object); }
+};
+
+struct Traffic {
+  std::atomic<std::uint64_t> posted{0}, round_trips{0}, bytes_sent{0}, bytes_received{0};
+};
+
+/// Thread-safe. Lock order: send_mutex_ before replies_mutex_; receive_mutex_ before replies_mutex_ and sleepers_mutex_.
+class Pipeline final : private RecordHandler {
+ public:
+  static constexpr std::size_t kFlushBytes = 8 * 1024;
+  static constexpr std::uint32_t kFlushRecords = 64;
+  static constexpr std::chrono::microseconds kFlushDelay{50};
+  /// Every wait looks again at least this often whether the session still lives.
+  static constexpr std::chrono::milliseconds kRecheck{50};
+
+  /// `life_line` may be empty (tests). Strict: what is posted is waited for (SLUICE_STRICT). Nothing is sent yet.
+  Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict, PushHandler& pushes);
+  ~Pipeline() override;
+
+  /// Appends; kSessionLost when the session is over.
+  CUresult post(const Outgoing& record) noexcept;
+  /// Appends, flushes, waits. The server's result.
+  CUresult call(const Outgoing& record, const detail::ReplyShape& shape,
+                std::initializer_list<OutBytes> out) noexcept;
+  /// Flushes and waits until a push has made `done` true: CUDA_SUCCESS, or kSessionLost.
+  CUresult wait(const Condition& done) noexcept;
+  template <class Done>
+  CUresult wait_until(const Done& done) noexcept {
+    return wait(Condition{&done, [](const void* object) { return (*static_cast<const Done*>(object))(); }});
+  }
+  /// Flushes and takes what has arrived, without waiting.
+  void poll() noexcept;
+  void flush() noexcept;
+
+  /// A push will come for something that nobody may wait for / has come.
+  void expect() noexcept;
+  void fulfilled() noexcept { expected_.fetch_sub(1, std::memory_order_acq_rel); }
+
+  [[nodiscard]] bool is_lost() const noexcept { return is_lost_.load(std::memory_order_acquire); }
+  /// Ends the session for good: one log line, everyone who waits returns.
+  void lose(const Error& why) noexcept;
+  /// Says goodbye if that is possible within `limit`; pending work is abandoned. Later calls find the session lost.
+  void finish(std::chrono::milliseconds limit) noexcept;
+  /// In a forked child: gives up the descriptors without a word to the peer.
+  void abandon_in_child() noexcept;
+
+  [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  [[nodiscard]] const char* transport_name() const { return transport_name_; }
+  /// Records appended so far.
+  [[nodiscard]] std::uint64_t last_seq() const { return last_seq_.load(std::memory_order_relaxed); }
+
+ private:
+  /// A call that waits for its reply; on the caller's stack.
+  struct Reply {
+    const detail::ReplyShape& shape;
+    std::initializer_list<OutBytes> out;
+    std::atomic<bool> is_done{false};
+    CUresult result = CUDA_SUCCESS;
+  };
+  /// A thread asleep because another one reads.
+  struct Sleeper {
+    const Reply* reply = nullptr;  ///< null: any push may concern it
+    WakeWord word;
+  };
+
+  CUresult append(const Outgoing& record, Reply* reply) noexcept;
+  bool write(const wire::RecordHeader& header, const Outgoing& record) noexcept;
+  bool write_blob_through(Bytes blob) noexcept;
+  void flush_locked() noexcept;
+  void lead(const Condition& done) noexcept;
+  void follow(const Condition& done, const Reply* reply) noexcept;
+  void wait_for(const Condition& done, const Reply* reply) noexcept;
+  bool read_some() noexcept;
+  void hand_over() noexcept;
+  void check_life_line() noexcept;
+
+  Status on_record(const wire::RecordHeader& header, Bytes body) override;
+  Status on_reply(const wire::RecordHeader& header, Bytes body);
+  static Status fill(Reply& reply, const wire::RecordHeader& header, Bytes body);
+
+  void nudge_service() noexcept;
+  void start_service() noexcept;
+  void serve() noexcept;
+  void rest(std::uint32_t seen, int quiet_rounds) noexcept;
+  bool flush_overdue() noexcept;
+  [[nodiscard]] bool expects_pushes() const noexcept;
+  bool read_expected() noexcept;
+  void send_goodbye() noexcept;
+
+  std::unique_ptr<transport::Channel> channel_;
+  Fd life_line_;
+  bool is_strict_;
+  PushHandler& pushes_;
+  const char* transport_name_;
+  std::size_t inline_bytes_max_;
+
+  std::mutex send_mutex_;
+  std::atomic<std::uint64_t> last_seq_{0};
+  std::atomic<std::uint64_t> acknowledged_seq_{0};  ///< the newest request that a reply or push answers
+  std::atomic<std::uint32_t> unflushed_records_{0};
+  std::atomic<std::int64_t> oldest_ns_{0};  ///< when the oldest unflushed record was appended
+  std::atomic<bool> is_flushing_{false};
+
+  std::mutex receive_mutex_;
+  RecordAssembler assembler_;
+  std::mutex replies_mutex_;
+  std::unordered_map<std::uint64_t, Reply*> replies_;
+  std::mutex sleepers_mutex_;
+  std::vector<Sleeper*> sleepers_;
+
+  std::atomic<bool> is_lost_{false};
+  std::atomic<int> expected_{0};
+  Traffic traffic_;
+
+  std::atomic<bool> has_service_{false};
+  std::atomic<bool> service_sleeps_{false};
+  std::atomic<bool> stops_{false};
+  std::atomic<bool> says_goodbye_{false};
+  WakeWord service_word_;
+  WakeWord goodbye_word_;
+  pthread_t service_{};
+};
+
+}  // namespace sluice::shim

@@ -1,0 +1,152 @@
+// The pipeline's service thread: hands over records that nobody flushed, reads while pushes are expected and nobody else
+// reads, says goodbye. It sleeps without a deadline when there is nothing to do.
+#include "shim/pipeline.h"
+
+#include "common/log.h"
+#include "protocol/session.h"
+
+#include <csignal>
+#include <cstring>
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace sluice::shim {
+namespace {
+
+/// After this many rounds of kFlushDelay without work the thread sleeps deeply; until then nobody pays for waking it.
+constexpr int kIdleRoundsMax = 20;
+constexpr std::chrono::milliseconds kReadTick{1};
+constexpr std::chrono::milliseconds kReadTickLong{5};
+constexpr int kShortTicksMax = 200;
+
+Clock::time_point at_ns(std::int64_t ns) {
+  return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(ns)));
+}
+
+}  // namespace
+
+void Pipeline::nudge_service() noexcept {
+  if (!has_service_.load(std::memory_order_acquire)) {
+    start_service();
+  } else if (service_sleeps_.load()) {
+    service_word_.wake();
+  }
+}
+
+void Pipeline::start_service() noexcept {
+  static std::mutex start_mutex;
+  std::lock_guard lock(start_mutex);
+  if (has_service_.load() || stops_.load()) return;
+  // The application's signals are the application's: no thread of ours may take one.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = ::pthread_create(
+      &service_, nullptr,
+      [](void* self) -> void* {
+        static_cast<Pipeline*>(self)->serve();
+        return nullptr;
+      },
+      this);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    SLUICE_LOG_ERROR("session", "The shim's service thread cannot be started: {}", std::strerror(error));
+    return;
+  }
+  has_service_.store(true, std::memory_order_release);
+}
+
+void Pipeline::serve() noexcept {
+  ::pthread_setname_np(::pthread_self(), "sluice-service");
+  // The kernel may delay a sleeper by its timer slack (50 us by default), as long as our whole delay.
+  ::prctl(PR_SET_TIMERSLACK, 1000ul, 0, 0, 0);
+  int quiet_rounds = 0;
+  while (!stops_.load()) {
+    const std::uint32_t seen = service_word_.value();
+    if (says_goodbye_.load()) {
+      send_goodbye();
+      stops_ = true;
+      goodbye_word_.wake();
+      return;
+    }
+    const bool is_left_pending = flush_overdue();
+    const bool has_read = read_expected();
+    quiet_rounds = is_left_pending || has_read ? 0 : quiet_rounds + 1;
+    if (is_left_pending) {
+      service_word_.wait(seen, at_ns(oldest_ns_.load()) + kFlushDelay);
+    } else if (has_read || (!expects_pushes() && quiet_rounds < kIdleRoundsMax)) {
+      service_word_.wait(seen, Clock::now() + kFlushDelay);
+    } else {
+      rest(seen, quiet_rounds);
+    }
+  }
+}
+
+void Pipeline::rest(std::uint32_t seen, int quiet_rounds) noexcept {
+  service_sleeps_.store(true);
+  const bool has_nothing = unflushed_records_.load() == 0 && !says_goodbye_.load() && !stops_.load();
+  if (has_nothing && expects_pushes()) {
+    service_word_.wait(seen, Clock::now() + (quiet_rounds < kShortTicksMax ? kReadTick : kReadTickLong));
+  } else if (has_nothing) {
+    service_word_.wait(seen);
+  }
+  service_sleeps_.store(false);
+}
+
+bool Pipeline::flush_overdue() noexcept {
+  if (is_lost() || unflushed_records_.load() == 0) return false;
+  if (Clock::now() < at_ns(oldest_ns_.load()) + kFlushDelay) return true;
+  // Whoever holds the lock is appending or flushing already.
+  if (send_mutex_.try_lock()) {
+    if (unflushed_records_.load(std::memory_order_relaxed) != 0 && !is_lost()) flush_locked();
+    send_mutex_.unlock();
+  }
+  return unflushed_records_.load() != 0;
+}
+
+bool Pipeline::expects_pushes() const noexcept {
+  return !is_lost() && (expected_.load() > 0 || is_flushing_.load());
+}
+
+bool Pipeline::read_expected() noexcept {
+  if (!expects_pushes() || !receive_mutex_.try_lock()) return false;
+  const bool has_read = read_some();
+  receive_mutex_.unlock();
+  hand_over();
+  return has_read;
+}
+
+void Pipeline::send_goodbye() noexcept {
+  if (is_lost()) return;
+  const wire::goodbye goodbye{};
+  append({.opcode = wire::goodbye::kOpcode, .context = 0, .fixed = detail::as_bytes(goodbye), .blobs = {}}, nullptr);
+  flush();
+}
+
+void Pipeline::finish(std::chrono::milliseconds limit) noexcept {
+  if (is_lost() || says_goodbye_.exchange(true)) return;
+  if (has_service_.load()) {
+    // Sending may block while the server is slow: the service thread does it, and exit() waits only so long.
+    const std::uint32_t seen = goodbye_word_.value();
+    service_word_.wake();
+    if (!stops_.load()) goodbye_word_.wait(seen, Clock::now() + limit);
+  } else {
+    // Without a service thread nothing is unread or unsent: one small record cannot block.
+    send_goodbye();
+  }
+  stops_ = true;
+  is_lost_ = true;
+  service_word_.wake();
+}
+
+void Pipeline::abandon_in_child() noexcept {
+  is_lost_ = true;
+  stops_ = true;
+  const int fd = channel_->wait_fd();
+  if (fd >= 0) ::close(fd);
+  if (life_line_.valid()) ::close(life_line_.get());
+}
+
+}  // namespace sluice::shim

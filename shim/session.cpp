@@ -1,0 +1,90 @@
+#include "shim/session.h"
+
+#include "common/log.h"
+#include "protocol/session.h"
+#include "shim/decode.h"
+#include "shim/handles.h"
+
+#include <algorithm>
+
+namespace sluice::shim {
+
+Session::Session(Connection connection, std::optional<std::string_view> visible_devices, bool is_strict)
+    : welcome_(std::move(connection.welcome)),
+      server_(std::move(connection.server)),
+      devices_(welcome_.devices, visible_devices),
+      primary_(static_cast<std::size_t>(devices_.count()), nullptr),
+      pipeline_(std::move(connection.channel), std::move(connection.life_line), is_strict, *this),
+      transfers_(pipeline_, deferred_),
+      completions_(pipeline_),
+      host_functions_(pipeline_) {}
+
+int Session::driver_version() const {
+  return welcome_.driver_version > 0 ? std::min(welcome_.driver_version, CUDA_VERSION) : CUDA_VERSION;
+}
+
+Context* Session::new_context(CUdevice device, unsigned flags) {
+  static std::atomic<std::uint64_t> last_serial{0};
+  std::lock_guard lock(contexts_mutex_);
+  Context& context = contexts_.emplace_back();
+  context.serial = ++last_serial;
+  context.device = device;
+  context.flags = flags;
+  context.legacy.context = &context;
+  Entry entry;
+  entry.object = &context;
+  context.handle = new_handle<CUcontext>(entry);
+  return &context;
+}
+
+Context* Session::primary_context(CUdevice device) {
+  {
+    std::lock_guard lock(contexts_mutex_);
+    if (primary_[static_cast<std::size_t>(device)] != nullptr) return primary_[static_cast<std::size_t>(device)];
+  }
+  Context* made = new_context(device, 0);
+  std::lock_guard lock(contexts_mutex_);
+  Context*& slot = primary_[static_cast<std::size_t>(device)];
+  if (slot == nullptr) {
+    made->is_primary = true;
+    slot = made;
+  }
+  return slot;
+}
+
+void Session::note_failure(CUresult result, std::uint32_t context) noexcept {
+  if (!is_sticky(result)) {
+    deferred_.note(result);
+    return;
+  }
+  std::lock_guard lock(contexts_mutex_);
+  for (Context& known : contexts_) {
+    const std::uint32_t id = known.wire_id.load();
+    if (!known.is_alive || (context != 0 && id != context)) continue;
+    int none = CUDA_SUCCESS;
+    known.sticky.compare_exchange_strong(none, result);
+  }
+}
+
+Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
+  switch (static_cast<wire::Opcode>(header.opcode)) {
+    case wire::Opcode::host_data: return transfers_.on_host_data(header, body);
+    case wire::Opcode::copy_credit: return transfers_.on_credit(body);
+    case wire::Opcode::event_done: return completions_.on_event_done(header, body);
+    case wire::Opcode::marker_done: return completions_.on_marker_done(header, body);
+    case wire::Opcode::host_func_run: return host_functions_.on_run(header, body);
+    case wire::Opcode::failure: {
+      SLUICE_TRY(const auto push, decode<wire::failure>(body));
+      const auto result = static_cast<CUresult>(header.result);
+      if (result == CUDA_SUCCESS) return fail(ErrorCode::kProtocol, "a failure that is none");
+      SLUICE_LOG_DEBUG("session", "A posted {} failed: {} (seq={})",
+                       wire::opcode_name(static_cast<wire::Opcode>(push.fixed.opcode)),
+                       error_name(result) != nullptr ? error_name(result) : "?", header.seq);
+      note_failure(result, header.context);
+      return {};
+    }
+    default: return fail(ErrorCode::kProtocol, format("an unexpected push, opcode={}", header.opcode));
+  }
+}
+
+}  // namespace sluice::shim

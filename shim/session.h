@@ -1,0 +1,63 @@
+// One connection to a worker and everything that lives as long as it: the pipeline, the tables that pushes fill, the
+// address map, the contexts. A process has at most one, made by cuInit.
+#pragma once
+
+#include "shim/addresses.h"
+#include "shim/completions.h"
+#include "shim/connect.h"
+#include "shim/devices.h"
+#include "shim/errors.h"
+#include "shim/host_functions.h"
+#include "shim/objects.h"
+#include "shim/pipeline.h"
+#include "shim/transfers.h"
+
+#include <deque>
+#include <string>
+
+namespace sluice::shim {
+
+/// Thread-safe.
+class Session final : private PushHandler {
+ public:
+  Session(Connection connection, std::optional<std::string_view> visible_devices, bool is_strict);
+
+  [[nodiscard]] Pipeline& pipeline() { return pipeline_; }
+  [[nodiscard]] Transfers& transfers() { return transfers_; }
+  [[nodiscard]] Completions& completions() { return completions_; }
+  [[nodiscard]] HostFunctions& host_functions() { return host_functions_; }
+  [[nodiscard]] Addresses& addresses() { return addresses_; }
+  [[nodiscard]] Deferred& deferred() { return deferred_; }
+  [[nodiscard]] const Devices& devices() const { return devices_; }
+  [[nodiscard]] const wire::Welcome& welcome() const { return welcome_; }
+  [[nodiscard]] const std::string& server() const { return server_; }
+  [[nodiscard]] int driver_version() const;
+
+  /// A context object with a handle; not alive yet. The primary one of a device is always the same object.
+  Context* new_context(CUdevice device, unsigned flags);
+  Context* primary_context(CUdevice device);
+  std::mutex& contexts_mutex() { return contexts_mutex_; }
+  std::uint32_t next_context_id() { return ++last_context_id_; }
+
+  /// A failure of posted work: the next call reports it, or every call if it is sticky. `context` 0 = all.
+  void note_failure(CUresult result, std::uint32_t context) noexcept;
+
+ private:
+  Status on_push(const wire::RecordHeader& header, Bytes body) override;
+
+  wire::Welcome welcome_;
+  std::string server_;
+  Devices devices_;
+  Deferred deferred_;
+  Addresses addresses_;
+  std::mutex contexts_mutex_;
+  std::deque<Context> contexts_;  ///< stable addresses; never shrinks
+  std::vector<Context*> primary_;
+  std::atomic<std::uint32_t> last_context_id_{0};
+  Pipeline pipeline_;
+  Transfers transfers_;
+  Completions completions_;
+  HostFunctions host_functions_;
+};
+
+}  // namespace sluice::shim

@@ -1,0 +1,174 @@
+#include "shim/transfers.h"
+
+#include "shim/decode.h"
+
+#include <algorithm>
+
+namespace sluice::shim {
+namespace {
+
+/// A long device-to-host copy is asked for in pieces, so that the window can hold it back.
+constexpr std::size_t kReadPieceBytes = 4 * 1024 * 1024;
+/// From here on the service thread looks for credits even if nobody waits.
+constexpr std::size_t kCreditWatchBytes = wire::kCopyWindowBytes / 4;
+
+}  // namespace
+
+CUresult Transfers::acquire(std::atomic<std::size_t>& under_way, std::size_t bytes) {
+  std::size_t now = under_way.load();
+  for (;;) {
+    if (now == 0 || now + bytes <= wire::kCopyWindowBytes) {
+      if (under_way.compare_exchange_weak(now, now + bytes)) break;
+      continue;
+    }
+    const auto has_room = [&] {
+      now = under_way.load();
+      return now == 0 || now + bytes <= wire::kCopyWindowBytes;
+    };
+    if (const CUresult lost = pipeline_.wait_until(has_room)) return lost;
+  }
+  if (&under_way == &h2d_bytes_ && now <= kCreditWatchBytes && now + bytes > kCreditWatchBytes) pipeline_.expect();
+  return CUDA_SUCCESS;
+}
+
+CUresult Transfers::write(const Write& write) {
+  if (unwaited_.load() != 0) {
+    if (const CUresult lost = settle(write.source, write.bytes)) return lost;
+  }
+  for (std::size_t offset = 0; offset < write.bytes;) {
+    const std::size_t bytes = std::min(write.bytes - offset, wire::kPayloadBytesMax);
+    if (const CUresult lost = acquire(h2d_bytes_, bytes)) return lost;
+    wire::copy_h2d args{};
+    args.dst = write.destination + offset;
+    args.stream = write.stream;
+    args.data_bytes = bytes;
+    const CUresult result = pipeline_.post({.opcode = args.kOpcode,
+                                            .context = write.context,
+                                            .fixed = detail::as_bytes(args),
+                                            .blobs = {Bytes(write.source + offset, bytes)}});
+    if (result != CUDA_SUCCESS) return result;
+    offset += bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Transfers::read(const Read& read, bool waits) {
+  std::uint64_t id = 0;
+  {
+    std::lock_guard lock(mutex_);
+    id = ++last_id_;
+    transfers_.emplace(id, Transfer{.destination = read.destination, .bytes = read.bytes, .is_waited_for = waits});
+  }
+  if (!waits) {
+    unwaited_.fetch_add(1);
+    pipeline_.expect();
+  }
+  CUresult result = request_pieces(id, read);
+  if (!waits) return result;
+  if (result == CUDA_SUCCESS) result = pipeline_.wait_until([&] { return is_done(id); });
+  // After a loss the reader may still be copying: it does so under the mutex, and afterwards finds the transfer gone.
+  std::lock_guard lock(mutex_);
+  const auto at = transfers_.find(id);
+  if (at == transfers_.end()) return result;
+  if (at->second.is_done) result = at->second.result;
+  transfers_.erase(at);
+  return result;
+}
+
+CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
+  for (std::size_t offset = 0; offset < read.bytes;) {
+    const std::size_t bytes = std::min(read.bytes - offset, kReadPieceBytes);
+    if (const CUresult lost = acquire(d2h_bytes_, bytes)) return lost;
+    {
+      std::lock_guard lock(mutex_);
+      const auto at = transfers_.find(id);
+      if (at == transfers_.end() || at->second.is_done) {
+        d2h_bytes_.fetch_sub(bytes);
+        return CUDA_SUCCESS;  // the first pieces failed: the rest would too
+      }
+      at->second.requested += bytes;
+    }
+    wire::copy_d2h args{};
+    args.src = read.source + offset;
+    args.stream = read.stream;
+    args.bytes = bytes;
+    args.transfer = id;
+    args.offset = offset;
+    const CUresult result = pipeline_.post(
+        {.opcode = args.kOpcode, .context = read.context, .fixed = detail::as_bytes(args), .blobs = {}});
+    if (result != CUDA_SUCCESS) return result;
+    offset += bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool Transfers::is_done(std::uint64_t id) const {
+  std::lock_guard lock(mutex_);
+  const auto at = transfers_.find(id);
+  return at == transfers_.end() || at->second.is_done;
+}
+
+bool Transfers::touches(const std::byte* address, std::size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(transfers_.begin(), transfers_.end(), [&](const auto& item) {
+    const Transfer& transfer = item.second;
+    return !transfer.is_done && address < transfer.destination + transfer.bytes &&
+           transfer.destination < address + bytes;
+  });
+}
+
+CUresult Transfers::settle(const void* address, std::size_t bytes) {
+  const auto* start = static_cast<const std::byte*>(address);
+  if (unwaited_.load() == 0 || !touches(start, bytes)) return CUDA_SUCCESS;
+  return pipeline_.wait_until([&] { return !touches(start, bytes); });
+}
+
+void Transfers::finish(std::uint64_t id, Transfer& transfer, CUresult result) {
+  // What a failed transfer still had under way never comes as data.
+  d2h_bytes_.fetch_sub(transfer.requested - transfer.received);
+  transfer.is_done = true;
+  transfer.result = result;
+  if (transfer.is_waited_for) return;
+  if (result != CUDA_SUCCESS) deferred_.note(result);
+  transfers_.erase(id);
+  unwaited_.fetch_sub(1);
+  pipeline_.fulfilled();
+}
+
+Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::host_data>(body));
+  const Bytes data = push.blobs[0];
+  std::lock_guard lock(mutex_);
+  const auto at = transfers_.find(push.fixed.transfer);
+  if (at == transfers_.end() || at->second.is_done) {
+    // The rest of a transfer that failed already.
+    if (push.fixed.transfer != 0 && push.fixed.transfer <= last_id_) return {};
+    return fail(ErrorCode::kProtocol, "host data for a transfer that was never asked for");
+  }
+  Transfer& transfer = at->second;
+  if (header.result != CUDA_SUCCESS) {
+    finish(at->first, transfer, static_cast<CUresult>(header.result));
+    return {};
+  }
+  if (push.fixed.offset != transfer.received || data.size() > transfer.requested - transfer.received)
+    return fail(ErrorCode::kProtocol, "host data out of order or beyond its transfer");
+  if (!data.empty()) std::memcpy(transfer.destination + transfer.received, data.data(), data.size());
+  transfer.received += data.size();
+  d2h_bytes_.fetch_sub(data.size());
+  if (transfer.received == transfer.bytes) finish(at->first, transfer, CUDA_SUCCESS);
+  return {};
+}
+
+Status Transfers::on_credit(Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::copy_credit>(body));
+  const std::uint64_t bytes = push.fixed.h2d_bytes;
+  std::size_t now = h2d_bytes_.load();
+  do {
+    if (bytes > now) return fail(ErrorCode::kProtocol, "credit for more than was sent");
+  } while (!h2d_bytes_.compare_exchange_weak(now, now - bytes));
+  if (now > kCreditWatchBytes && now - bytes <= kCreditWatchBytes) pipeline_.fulfilled();
+  // Device-to-host room comes back with the data itself.
+  return {};
+}
+
+}  // namespace sluice::shim

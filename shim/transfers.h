@@ -1,0 +1,79 @@
+// Copies that are under way: where device-to-host data goes when it arrives, and how many bytes may be on their way to
+// the server before the caller waits (the window, so that a program cannot fill the worker's memory).
+#pragma once
+
+#include "protocol/copy.h"
+#include "protocol/session.h"
+#include "shim/errors.h"
+#include "shim/pipeline.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace sluice::shim {
+
+/// Thread-safe.
+class Transfers {
+ public:
+  Transfers(Pipeline& pipeline, Deferred& deferred) : pipeline_(pipeline), deferred_(deferred) {}
+
+  struct Read {
+    CUdeviceptr source = 0;
+    std::byte* destination = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t stream = 0;
+    std::uint32_t context = 0;
+  };
+  /// Device to host. With `waits` the data is there on return; without, it arrives before any completion that implies it,
+  /// and the destination must stay valid until then (free and unregister call settle()).
+  CUresult read(const Read& read, bool waits);
+
+  struct Write {
+    CUdeviceptr destination = 0;
+    const std::byte* source = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t stream = 0;
+    std::uint32_t context = 0;
+  };
+  /// Host to device; the source has been read on return.
+  CUresult write(const Write& write);
+
+  /// Waits until no data is on its way into [address, address + bytes).
+  CUresult settle(const void* address, std::size_t bytes);
+
+  Status on_host_data(const wire::RecordHeader& header, Bytes body);
+  Status on_credit(Bytes body);
+
+  /// Bytes under way to the device that the worker has not taken over yet.
+  [[nodiscard]] std::size_t h2d_under_way() const { return h2d_bytes_.load(); }
+
+ private:
+  struct Transfer {
+    std::byte* destination = nullptr;
+    std::size_t bytes = 0;
+    std::size_t requested = 0;  ///< of which the records are posted
+    std::size_t received = 0;
+    bool is_waited_for = false;
+    bool is_done = false;
+    CUresult result = CUDA_SUCCESS;
+  };
+  /// Waits for room in a window and takes it.
+  CUresult acquire(std::atomic<std::size_t>& under_way, std::size_t bytes);
+  CUresult request_pieces(std::uint64_t id, const Read& read);
+  [[nodiscard]] bool is_done(std::uint64_t id) const;
+  [[nodiscard]] bool touches(const std::byte* address, std::size_t bytes) const;
+  void finish(std::uint64_t id, Transfer& transfer, CUresult result);
+
+  Pipeline& pipeline_;
+  Deferred& deferred_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Transfer> transfers_;
+  std::uint64_t last_id_ = 0;
+  std::atomic<int> unwaited_{0};  ///< transfers into pinned memory that nobody waits for
+  std::atomic<std::size_t> h2d_bytes_{0};
+  std::atomic<std::size_t> d2h_bytes_{0};
+};
+
+}  // namespace sluice::shim
