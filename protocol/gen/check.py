@@ -16,7 +16,7 @@ def check(entries, functions):
         elif e.name not in functions:
             raise SpecError(f"{e.where}: cuda.h has no function {e.name} (after macro expansion)")
         else:
-            _check_function(e, functions[e.name], names)
+            _check_function(e, functions, names)
     missing = sorted(set(functions) - set(seen))
     if missing:
         raise SpecError(f"functions of cuda.h in no row: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''} "
@@ -30,7 +30,16 @@ def _check_record(e):
         raise SpecError(f"{e.where}: record {e.name} has a reply, so it must be called")
 
 
-def _check_function(e, function, names):
+def _check_borrowed(e, function, functions):
+    """A generated body can send another function's struct if that one has the same parameters and a stream."""
+    carrier = functions.get(e.carried_by[0]) if len(e.carried_by) == 1 else None
+    mine = [(p.name, p.type.text) for p in function.params]
+    if carrier is None or [(p.name, p.type.text) for p in carrier.params] != mine + [("hStream", "CUstream")]:
+        raise SpecError(f"{e.where}: {e.name} needs `body shim`: only a function with the same parameters and a stream can carry it")
+
+
+def _check_function(e, functions, names):
+    function = functions[e.name]
     for carrier in e.carried_by:
         if carrier not in names:
             raise SpecError(f"{e.where}: {e.name} is carried_by {carrier}, which is no record")
@@ -38,8 +47,12 @@ def _check_function(e, function, names):
         raise SpecError(f"{e.where}: {e.name} has a hand-written body or is unsupported: say why in a comment")
     if e.travel == "pushed":
         raise SpecError(f"{e.where}: {e.name}: only records are pushed")
-    if e.body == "generated" and (e.travel in ("local", "memo") or e.carried_by):
+    if e.body == "generated" and e.carried_by:
+        _check_borrowed(e, function, functions)
+    if e.body == "generated" and e.travel in ("local", "memo"):
         raise SpecError(f"{e.where}: {e.name} needs `body shim`: nothing can be generated for it")
+    if e.checks and e.body != "generated":
+        raise SpecError(f"{e.where}: {e.name}: a hand-written body makes its own checks")
     known = [p.name for p in function.params]
     for line in e.fields:
         if line.name not in known:

@@ -1,10 +1,10 @@
 """server/handlers.h, server/<row>.cpp (generated handlers), server/dispatch.cpp."""
 from emit_wire import BANNER
-from wire_layout import way_of
+from wire_layout import travels, way_of
 
 
 def generated_here(entry):
-    return not entry.is_record and entry.body != "both"
+    return not entry.is_record and entry.body != "both" and travels(entry)
 
 
 def handler_prototype(name):
@@ -36,12 +36,9 @@ def handler_source(entry, function, struct):
     for p, way in ways:
         if way.unit or way.what == "string":
             lines += _variable_part(p, way, struct)
-    lines.append(f"  const CUresult result = driver.{entry.name}({', '.join(_argument(p, way) for p, way in ways)});")
+    run = f"driver.{entry.name}({', '.join(_argument(p, way) for p, way in ways)})"
     after = _after(ways, struct)
-    if after:
-        lines += ["  if (result != CUDA_SUCCESS) return result;", *after, "  return CUDA_SUCCESS;"]
-    else:
-        lines.append("  return result;")
+    lines += [f"  if (const CUresult failed = {run}) return failed;", *after, "  return CUDA_SUCCESS;"] if after else [f"  return {run};"]
     text = "\n".join(lines)
     unused = ("" if "args." in text else "  static_cast<void>(args);\n") + ("" if "reply." in text else "  static_cast<void>(reply);\n")
     return handler_prototype(entry.name) + " {\n" + unused + text + "\n}\n\n"
@@ -49,16 +46,14 @@ def handler_source(entry, function, struct):
 
 def _local(p, way, f):
     """A variable with the parameter's name and value."""
-    lines = [f"  {p.type.base} {p.name}{{}};"]
+    empty = f"  {p.type.base} {p.name}{{}};"
     if way.what in ("out", "create"):
-        return lines
+        return [empty]
     if f.handle:
-        lines.append(f"  if (const CUresult bad = native(call, args.{p.name}, &{p.name})) return bad;")
-    elif f.size_of:
-        lines.append(f"  std::memcpy(&{p.name}, args.{f.name}, sizeof({f.size_of}));")
-    else:
-        lines.append(f"  {p.name} = static_cast<{p.type.base}>(args.{f.name});")
-    return lines
+        return [empty, f"  if (const CUresult bad = native(call, args.{p.name}, &{p.name})) return bad;"]
+    if f.size_of:
+        return [empty, f"  std::memcpy(&{p.name}, args.{f.name}, sizeof({f.size_of}));"]
+    return [f"  auto {p.name} = static_cast<{p.type.base}>(args.{f.name});"]
 
 
 def _variable_part(p, way, struct):

@@ -3,6 +3,9 @@ from emit_wire import BANNER
 from wire_layout import way_of
 
 
+MAY_BE_NULL = ("CUstream", "CUcontext")   # the legacy stream, the current context
+
+
 def declare(params):
     return ", ".join(f"{p.type.text}{'' if p.type.text.endswith('*') else ' '}{p.name}" for p in params)
 
@@ -16,37 +19,47 @@ def generated_here(entry):
     return not entry.is_record and entry.body == "generated" and entry.travel in ("posted", "called")
 
 
+def stream_of(struct):
+    """The stream field that a function without a stream fills with its default one when it borrows another's struct."""
+    return next(f.name for f in struct.request if f.handle == "CUstream")
+
+
 def entry_source(entry, function, struct):
     ways = [(p, way_of(entry, p)) for p in function.params]
     lines = [f"  if (const CUresult refused = sluice::shim::enter(sluice::wire::Fn::{entry.name})) return refused;"]
     lines += [f"  static_cast<void>({p.name});" for p, way in ways if way.what in ("server", "ignored")]
-    lines += _argument_checks(ways)
-    lines.append(f"  sluice::wire::{entry.name} args{{}};")
+    lines += _argument_checks(entry, ways)
+    lines.append(f"  sluice::wire::{struct.entry.name} args{{}};")
     fields = {f.name: f for f in struct.request}
     for p, way in ways:
         if way.what == "create":
             lines.append(f"  args.{p.name} = sluice::shim::reserve_id();")
         elif p.name in fields:
             lines += _fill(p, fields[p.name])
+    if struct.entry is not entry:
+        lines.append(f"  if (const CUresult bad = sluice::shim::to_wire(CUstream{{}}, &args.{stream_of(struct)})) return bad;")
     for p, way in ways:
         lines += _blob(p, way)
-    if any(way.what in ("out", "inout") for _, way in ways) or entry.travel == "called":
-        lines.append(f"  sluice::wire::{entry.name}::Reply reply{{}};")
-        lines.append(f"  const CUresult result = sluice::shim::call(args, reply{_blob_lists(ways)});")
+    if entry.travel == "called":
+        lines.append(f"  sluice::wire::{struct.entry.name}::Reply reply{{}};")
+        send = f"sluice::shim::call(args, reply{_blob_lists(ways)})"
     else:
-        lines.append(f"  const CUresult result = sluice::shim::post(args{_blob_lists(ways)});")
-    lines += _results(ways, struct)
+        send = f"sluice::shim::post(args{_blob_lists(ways)})"
+    results = _results(ways, struct)
+    lines += [f"  if (const CUresult failed = {send}) return failed;", *results, "  return CUDA_SUCCESS;"] if results else [f"  return {send};"]
     return signature(entry.name, function.params) + " {\n" + "\n".join(lines) + "\n}\n\n"
 
 
-def _argument_checks(ways):
+def _argument_checks(entry, ways):
     lines = []
     for p, way in ways:
         if way.unit:
             lines.append(f"  if (!sluice::shim::is_extent({p.name}, {way.extent}, {_element_size(p, way)})) return CUDA_ERROR_INVALID_VALUE;")
         elif p.type.depth == 1 and way.what in ("in", "out", "inout", "create", "string") and not way.is_nullable:
             lines.append(f"  if ({p.name} == nullptr) return CUDA_ERROR_INVALID_VALUE;")
-    return lines
+        elif p.type.depth == 0 and p.type.kind == "handle" and p.type.base not in MAY_BE_NULL and not way.is_nullable:
+            lines.append(f"  if ({p.name} == nullptr) return CUDA_ERROR_INVALID_HANDLE;")
+    return lines + [f"  if (!({check})) return CUDA_ERROR_INVALID_VALUE;" for check in entry.checks]
 
 
 def _element_size(p, way):
@@ -92,9 +105,7 @@ def _results(ways, struct):
             lines.append(f"  sluice::shim::retire({p.name});")
         elif way.what in ("out", "inout") and not way.unit:
             lines.append(_take(p, fields[p.name], way.is_nullable))
-    if not lines:
-        return ["  return result;"]
-    return ["  if (result != CUDA_SUCCESS) return result;", *lines, "  return CUDA_SUCCESS;"]
+    return lines
 
 
 def _take(p, f, is_nullable):

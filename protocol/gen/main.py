@@ -59,13 +59,14 @@ class Model:
         return {name: numbers[name] for name in self.travelling()}
 
     def item(self, entry):
-        return entry, self.functions[entry.name], self.by_name[entry.name]
+        borrowed = entry.carried_by[0] if entry.carried_by else entry.name
+        return entry, self.functions[entry.name], self.by_name[borrowed]
 
     def files(self):
         out = self._protocol_files()
         out.update(self._export_files())
         for row in self.rows:
-            mine = [e for e in self.entries if e.row == row and not e.is_record and e.name in self.by_name]
+            mine = [e for e in self.entries if e.row == row]
             out[f"shim/{row}.cpp"] = emit_shim.row_source(row, [self.item(e) for e in mine if emit_shim.generated_here(e)])
             out[f"server/{row}.cpp"] = emit_server.row_source([self.item(e) for e in mine if emit_server.generated_here(e)])
         return out
@@ -114,6 +115,8 @@ class Model:
             text += f"// carried by {', '.join(entry.carried_by)}\n"
         if not entry.is_record and entry.body != "generated":
             text += f"// hand-written: shim/cuda/{entry.row}.cpp\n"
+        if emit_shim.generated_here(entry) and entry.carried_by:
+            return text + f"\n// shim/{entry.row}.cpp\n" + emit_shim.entry_source(*self.item(entry))
         if name not in self.by_name:
             return text
         text += f"\n// protocol/{entry.row}.h, opcode {self.opcodes()[name]}\n" + emit_wire.wire_struct(self.by_name[name])

@@ -54,6 +54,7 @@ class Entry:
     reply_fields: list = field(default_factory=list)
     reason: str = ""
     also: list = field(default_factory=list)
+    checks: list = field(default_factory=list)    # C expressions; false = CUDA_ERROR_INVALID_VALUE at the call
 
     @property
     def where(self):

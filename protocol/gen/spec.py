@@ -54,6 +54,8 @@ def _entry_line(entry, words, where, in_reply):
         entry.body = words[1]
     elif key == "carried_by":
         entry.carried_by = words[1:]
+    elif key == "check":
+        entry.checks.append(" ".join(words[1:]))
     elif key == "also":
         if len(words) != 2 and (len(words) != 4 or words[2] != "without"):
             raise SpecError(f"{where}: expected `also NAME` or `also NAME without PARAMETER`")
