@@ -79,7 +79,9 @@ Result<std::vector<FatbinEntry>> fatbin_entries(std::span<const std::byte> fatbi
   return entries;
 }
 
-Result<std::string> fatbin_text(const FatbinEntry& entry) {
+namespace {
+
+Result<std::string> image_of(const FatbinEntry& entry) {
   const auto* data = reinterpret_cast<const char*>(entry.stored.data());
   const bool is_compressed = (entry.flags & (kFlagLz4 | kFlagZstd)) != 0;
   if (entry.stored.size() > kTextBytesMax || entry.raw_bytes > kTextBytesMax)
@@ -99,6 +101,15 @@ Result<std::string> fatbin_text(const FatbinEntry& entry) {
   if (got < 0) return malformed("LZ4 data does not decompress");
   text.resize(static_cast<std::size_t>(got));
   return text;
+}
+
+}  // namespace
+
+Result<std::string> fatbin_text(const FatbinEntry& entry) {
+  SLUICE_TRY(auto image, image_of(entry));
+  // PTX is stored with its terminating zero and padded with more.
+  if (entry.kind == FatbinEntry::Kind::kPtx) image.erase(image.find_last_not_of('\0') + 1);
+  return image;
 }
 
 }  // namespace sluice

@@ -44,7 +44,8 @@ Result<std::size_t> fatbin_bytes(const void* fatbin);
 /// Err(kInvalidArgument) if lengths do not fit.
 Result<std::vector<FatbinEntry>> fatbin_entries(std::span<const std::byte> fatbin);
 
-/// The decompressed image of an entry. Err(kInvalidArgument) for damaged data or more than 1 GiB.
+/// The decompressed image of an entry, PTX without the zeroes behind it. Err(kInvalidArgument) for
+/// damaged data or more than 1 GiB.
 Result<std::string> fatbin_text(const FatbinEntry& entry);
 
 }  // namespace sluice
