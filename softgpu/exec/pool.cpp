@@ -102,6 +102,7 @@ void Grid::work() {
 class Pool {
  public:
   void run(const std::shared_ptr<Grid>& grid) {
+    if (grid->block_count == 0) return;
     const std::uint64_t wanted = std::min<std::uint64_t>(worker_thread_count(), grid->block_count) - 1;
     if (wanted > 0) {
       std::lock_guard lock(mutex_);

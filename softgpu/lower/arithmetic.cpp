@@ -23,11 +23,15 @@ bool FunctionLowering::arithmetic(const Instruction& i) {
   if (bits(i) || approximate(i)) return true;
   const auto type = last_type(i);
   if (!type) return false;
-  if (i.opcode == "mov") {
-    set(i, i.operands[0], get(i, i.operands[1], *type), *type);
+  if (i.opcode == "activemask") {  // every thread runs on its own, which PTX allows
+    set(i, i.operands[0], special(i, "%lanemask_eq"), *type);
     return true;
   }
-  if (type->lanes != 1 || type->kind == 'h') return false;
+  if (i.opcode == "mov") {
+    set(i, i.operands[0], get_bits(i, i.operands[1], type->bits), *type);
+    return true;
+  }
+  if (type->is_float() && type->bits / type->lanes == 16) return half_arithmetic(i, *type);
   return type->is_float() ? float_arithmetic(i, *type) : integer_arithmetic(i, *type);
 }
 
@@ -70,7 +74,8 @@ void FunctionLowering::wide_multiply(const Instruction& i, Type type, bool is_ma
     return set(i, i.operands[0], product, out);
   }
   Value* high = b_.CreateTrunc(b_.CreateLShr(product, type.bits), b_.getIntNTy(type.bits));
-  if (is_mad) high = b_.CreateAdd(high, get(i, i.operands[3], type));
+  if (is_mad && i.has("sat")) high = b_.CreateBinaryIntrinsic(llvm::Intrinsic::sadd_sat, high, get(i, i.operands[3], type));
+  else if (is_mad) high = b_.CreateAdd(high, get(i, i.operands[3], type));
   set(i, i.operands[0], high, type);
 }
 
@@ -133,13 +138,15 @@ bool FunctionLowering::integer_arithmetic(const Instruction& i, Type type) {
     const ID less = type.is_signed() ? llvm::Intrinsic::smin : llvm::Intrinsic::umin;
     const ID more = type.is_signed() ? llvm::Intrinsic::smax : llvm::Intrinsic::umax;
     out = b_.CreateAdd(operand(3), b_.CreateSub(binary(more), binary(less)));
-  } else if ((op == "mul24" || op == "mad24") && i.has("lo")) {
+  } else if (op == "mul24" || op == "mad24") {
     const auto low24 = [&](std::size_t k) {
-      Value* v = b_.CreateShl(operand(k), 8);
-      return type.is_signed() ? b_.CreateAShr(v, 8) : b_.CreateLShr(v, 8);
+      Value* v = b_.CreateShl(b_.CreateZExt(operand(k), b_.getInt64Ty()), 40);
+      return type.is_signed() ? b_.CreateAShr(v, 40) : b_.CreateLShr(v, 40);
     };
     out = b_.CreateMul(low24(1), low24(2));
-    if (op == "mad24") out = b_.CreateAdd(out, operand(3));
+    out = b_.CreateTrunc(i.has("hi") ? b_.CreateLShr(out, 16) : out, b_.getInt32Ty());
+    if (op == "mad24" && i.has("sat")) out = b_.CreateBinaryIntrinsic(llvm::Intrinsic::sadd_sat, out, operand(3));
+    else if (op == "mad24") out = b_.CreateAdd(out, operand(3));
   }
   if (out == nullptr) return false;
   set(i, i.operands[0], out, type);
@@ -171,10 +178,24 @@ FunctionLowering::Value* FunctionLowering::finish_float(const Instruction& i, Ty
   return b_.CreateSelect(b_.CreateFCmpOLT(value, one), value, one);
 }
 
+/// min and max: -0 is less than +0; a NaN loses against a number unless .NaN is given.
+FunctionLowering::Value* FunctionLowering::extremum(const Instruction& i, Value* a, Value* b) {
+  Value* sign = nullptr;
+  if (i.has("xorsign")) {  // .xorsign.abs: of the magnitudes, with the exclusive or of the signs
+    sign = b_.CreateFMul(b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, llvm::ConstantFP::get(a->getType(), 1.0), a),
+                         b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, llvm::ConstantFP::get(a->getType(), 1.0), b));
+    a = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a);
+    b = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, b);
+  }
+  Value* out = b_.CreateBinaryIntrinsic(i.opcode == "min" ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum, a, b);
+  if (!i.has("NaN")) out = b_.CreateSelect(b_.CreateFCmpUNO(a, a), b, b_.CreateSelect(b_.CreateFCmpUNO(b, b), a, out));
+  return sign == nullptr ? out : b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, out, sign);
+}
+
 /// The result under .rz/.rm/.rp by a helper that sets the rounding mode, else the given to-nearest value.
 FunctionLowering::Value* FunctionLowering::rounded(const Instruction& i, const char* op, Type type, std::vector<Value*> args, Value* nearest) {
   const std::string mode = direction(i);
-  if (mode.empty() || type.bits == 16) return nearest;
+  if (mode.empty()) return nearest;
   return call_helper("softgpu_" + std::string(op) + "_" + mode + "_" + float_suffix(type), llvm_type(type), std::move(args));
 }
 
@@ -190,26 +211,14 @@ bool FunctionLowering::float_arithmetic(const Instruction& i, Type type) {
     out = rounded(i, op == "sub" ? "add" : op.c_str(), type, {a, b}, nearest);
   } else if (op == "fma" || op == "mad") {
     std::vector<Value*> args = {operand(1), operand(2), operand(3)};
-    Value* nearest = nullptr;
-    if (type.bits == 16) {  // by way of double: no double rounding
-      for (Value*& v : args) v = b_.CreateFPExt(v, b_.getDoubleTy());
-      nearest = b_.CreateFPTrunc(b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getDoubleTy()}, args), b_.getHalfTy());
-    } else {
-      nearest = b_.CreateIntrinsic(llvm::Intrinsic::fma, {llvm_type(type)}, args);
-    }
+    Value* nearest = direction(i).empty() ? b_.CreateIntrinsic(llvm::Intrinsic::fma, {llvm_type(type)}, args) : nullptr;
     out = rounded(i, "fma", type, args, nearest);
   } else if (op == "neg") {
     out = b_.CreateFNeg(operand(1));
   } else if (op == "abs") {
     out = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, operand(1));
   } else if (op == "min" || op == "max") {
-    if (i.operands.size() != 3) return false;
-    Value* a = operand(1);
-    Value* b = operand(2);
-    const bool is_min = op == "min";
-    const ID id = i.has("NaN") ? (is_min ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum)
-                               : (is_min ? llvm::Intrinsic::minnum : llvm::Intrinsic::maxnum);
-    out = b_.CreateBinaryIntrinsic(id, a, b);
+    out = extremum(i, operand(1), operand(2));
   } else if (op == "sqrt") {
     Value* a = operand(1);
     out = rounded(i, "sqrt", type, {a}, b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a));
@@ -247,74 +256,15 @@ bool FunctionLowering::approximate(const Instruction& i) {
   const auto type = last_type(i);
   for (const char* name : kNames) {
     if (i.opcode != name) continue;
-    if (!type || type->lanes != 1 || type->kind != 'f' || (type->bits != 32 && i.opcode != "rsqrt")) return false;
+    if (!type || !type->is_float()) return false;
+    if (type->bits / type->lanes == 16) return half_arithmetic(i, *type);
+    if (type->bits != 32 && i.opcode != "rsqrt") return false;
     Value* a = float_operand(i, i.operands[1], *type);
     Value* out = call_helper("softgpu_" + i.opcode + "_" + float_suffix(*type), llvm_type(*type), {a});
     set(i, i.operands[0], finish_float(i, *type, out), *type);
     return true;
   }
   return false;
-}
-
-bool FunctionLowering::bits(const Instruction& i) {
-  const std::string& op = i.opcode;
-  const auto type = last_type(i);
-  if (!type || type->is_float()) return false;
-  const unsigned n = type->bits;
-  auto* integer = b_.getIntNTy(n);
-  const auto operand = [&](std::size_t k) { return get(i, i.operands[k], *type); };
-  const Type u32{'u', 32};
-  if (op == "popc" || op == "clz") {
-    Value* out = op == "popc" ? b_.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, operand(1))
-                              : b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, operand(1), b_.getInt1(false));
-    set(i, i.operands[0], b_.CreateZExtOrTrunc(out, b_.getInt32Ty()), u32);
-  } else if (op == "brev") {
-    set(i, i.operands[0], b_.CreateUnaryIntrinsic(llvm::Intrinsic::bitreverse, operand(1)), *type);
-  } else if (op == "bfind") {
-    Value* v = operand(1);
-    if (type->is_signed()) v = b_.CreateXor(v, b_.CreateAShr(v, n - 1));
-    Value* lead = b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, v, b_.getInt1(false));
-    Value* at = i.has("shiftamt") ? lead : b_.CreateSub(llvm::ConstantInt::get(integer, n - 1), lead);
-    Value* none = b_.CreateICmpEQ(v, llvm::ConstantInt::get(integer, 0));
-    set(i, i.operands[0], b_.CreateSelect(none, b_.getInt32(0xFFFFFFFFu), b_.CreateZExtOrTrunc(at, b_.getInt32Ty())), u32);
-  } else if (op == "bfe" || op == "bfi") {
-    const std::size_t first = op == "bfe" ? 2 : 3;
-    const std::string name = "softgpu_" + op + "_" + (op == "bfe" && type->is_signed() ? "s" : "u") + std::to_string(n);
-    std::vector<Value*> args = {operand(1)};
-    if (op == "bfi") args.push_back(operand(2));
-    args.push_back(get_bits(i, i.operands[first], 32));
-    args.push_back(get_bits(i, i.operands[first + 1], 32));
-    set(i, i.operands[0], call_helper(name, integer, args), *type);
-  } else if (op == "prmt") {
-    if (i.mods.size() != 1) return false;
-    set(i, i.operands[0], call_helper("softgpu_prmt", integer, {operand(1), operand(2), operand(3)}), *type);
-  } else if (op == "shf") {
-    Value* amount = get_bits(i, i.operands[3], 32);
-    amount = i.has("wrap") ? b_.CreateAnd(amount, 31)
-                           : b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, amount, b_.getInt32(32));
-    auto* wide = b_.getInt64Ty();
-    Value* pair = b_.CreateOr(b_.CreateShl(b_.CreateZExt(operand(2), wide), 32), b_.CreateZExt(operand(1), wide));
-    Value* by = b_.CreateZExt(amount, wide);
-    Value* out = i.has("l") ? b_.CreateLShr(b_.CreateShl(pair, by), 32) : b_.CreateLShr(pair, by);
-    set(i, i.operands[0], b_.CreateTrunc(out, integer), *type);
-  } else if (op == "lop3") {
-    const Operand& table = i.operands[4];
-    if (table.kind != Operand::Kind::kInteger || i.operands.size() != 5) return false;
-    Value* in[3] = {operand(1), operand(2), operand(3)};
-    Value* out = llvm::ConstantInt::get(integer, 0);
-    for (unsigned row = 0; row < 8; ++row) {
-      if ((table.integer >> row & 1) == 0) continue;
-      Value* term = llvm::ConstantInt::getSigned(integer, -1);
-      for (unsigned k = 0; k < 3; ++k) term = b_.CreateAnd(term, (row >> (2 - k) & 1) != 0 ? in[k] : b_.CreateNot(in[k]));
-      out = b_.CreateOr(out, term);
-    }
-    set(i, i.operands[0], out, *type);
-  } else if (op == "bmsk") {
-    set(i, i.operands[0], call_helper("softgpu_bmsk", b_.getInt32Ty(), {operand(1), operand(2), b_.getInt32(i.has("clamp") ? 1 : 0)}), *type);
-  } else {
-    return false;
-  }
-  return true;
 }
 
 }  // namespace sluice::softgpu::lower

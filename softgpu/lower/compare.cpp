@@ -1,4 +1,4 @@
-// Predicates, selections and conversions.
+// Predicates and selections.
 #include "softgpu/lower/function.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -31,146 +31,80 @@ FunctionLowering::Value* FunctionLowering::comparison(const Instruction& i, cons
 bool FunctionLowering::compare(const Instruction& i) {
   const auto type = last_type(i);
   if (i.opcode == "cvt") return convert(i);
-  if (!type || type->lanes != 1 || type->kind == 'h') return false;
-  const Type predicate{'p', 1};
-  if (type->kind == 'p') {  // and/or/xor/not/mov/selp of predicates
-    Value* out = nullptr;
-    if (i.opcode == "and") out = b_.CreateAnd(get_predicate(i.operands[1]), get_predicate(i.operands[2]));
-    else if (i.opcode == "or") out = b_.CreateOr(get_predicate(i.operands[1]), get_predicate(i.operands[2]));
-    else if (i.opcode == "xor") out = b_.CreateXor(get_predicate(i.operands[1]), get_predicate(i.operands[2]));
-    else if (i.opcode == "not") out = b_.CreateNot(get_predicate(i.operands[1]));
-    else if (i.opcode == "mov") out = get_predicate(i.operands[1]);
-    if (out == nullptr) return false;
-    set(i, i.operands[0], out, predicate);
-    return true;
-  }
+  if (!type) return false;
+  if (type->kind == 'p') return predicate_logic(i);
   if (i.opcode == "selp") {
-    Value* out = b_.CreateSelect(get_predicate(i.operands[3]), get(i, i.operands[1], *type), get(i, i.operands[2], *type));
+    Value* out = b_.CreateSelect(get_predicate(i, i.operands[3]), get_bits(i, i.operands[1], type->bits),
+                                 get_bits(i, i.operands[2], type->bits));
     set(i, i.operands[0], out, *type);
     return true;
   }
   if (i.opcode == "slct") {  // slct.type.{s32,f32} d, a, b, c: the last type is c's
     const auto value_type = last_type(i, 1);
-    if (!value_type) return false;
-    Value* c = get(i, i.operands[3], *type);
+    if (!value_type || type->bits != 32) return false;
+    Value* c = type->is_float() ? float_operand(i, i.operands[3], *type) : get(i, i.operands[3], *type);
     Value* is_not_negative = type->is_float() ? b_.CreateFCmpOGE(c, llvm::ConstantFP::get(c->getType(), 0.0))
                                               : b_.CreateICmpSGE(c, b_.getIntN(type->bits, 0));
-    set(i, i.operands[0], b_.CreateSelect(is_not_negative, get(i, i.operands[1], *value_type), get(i, i.operands[2], *value_type)), *value_type);
+    Value* out = b_.CreateSelect(is_not_negative, get_bits(i, i.operands[1], value_type->bits),
+                                 get_bits(i, i.operands[2], value_type->bits));
+    set(i, i.operands[0], out, *value_type);
     return true;
   }
-  if (i.opcode != "setp" && i.opcode != "set") return false;
-  const auto operand = [&](std::size_t k) {
-    return type->is_float() ? float_operand(i, i.operands[k], *type) : get(i, i.operands[k], *type);
+  return (i.opcode == "setp" || i.opcode == "set") && set_predicate(i, *type);
+}
+
+/// and, or, xor, not, mov of predicates
+bool FunctionLowering::predicate_logic(const Instruction& i) {
+  const auto operand = [&](std::size_t k) { return get_predicate(i, i.operands[k]); };
+  Value* out = nullptr;
+  if (i.opcode == "and") out = b_.CreateAnd(operand(1), operand(2));
+  else if (i.opcode == "or") out = b_.CreateOr(operand(1), operand(2));
+  else if (i.opcode == "xor") out = b_.CreateXor(operand(1), operand(2));
+  else if (i.opcode == "not") out = b_.CreateNot(operand(1));
+  else if (i.opcode == "mov") out = operand(1);
+  if (out == nullptr) return false;
+  set(i, i.operands[0], out, Type{'p', 1});
+  return true;
+}
+
+bool FunctionLowering::set_predicate(const Instruction& i, Type type) {
+  const Type predicate{'p', 1};
+  const bool is_half = type.is_float() && type.bits / type.lanes == 16;
+  const auto lanes = [&](std::size_t k) -> std::vector<Value*> {
+    if (is_half) return half_lanes(i, i.operands[k], type);
+    return {type.is_float() ? float_operand(i, i.operands[k], type) : get(i, i.operands[k], type)};
   };
-  Value* result = comparison(i, i.mods.empty() ? "" : i.mods[0], operand(1), operand(2), *type);
-  Value* complement = b_.CreateNot(result);
-  if (i.operands.size() > 3) {
-    Value* other = get_predicate(i.operands[3]);
-    const auto combine = [&](Value* v) {
-      if (i.has("and")) return b_.CreateAnd(v, other);
-      if (i.has("or")) return b_.CreateOr(v, other);
-      return b_.CreateXor(v, other);
-    };
-    result = combine(result);
-    complement = combine(complement);
-  }
+  const std::vector<Value*> a = lanes(1);
+  const std::vector<Value*> b = lanes(2);
+  const auto combine = [&](Value* v) {
+    if (i.operands.size() < 4) return v;
+    Value* other = get_predicate(i, i.operands[3]);
+    if (i.has("and")) return b_.CreateAnd(v, other);
+    return i.has("or") ? b_.CreateOr(v, other) : b_.CreateXor(v, other);
+  };
+  const std::string op = i.mods.empty() ? "" : i.mods[0];
+  Value* first = comparison(i, op, a[0], b[0], type);
+  const Operand& target = i.operands[0];
   if (i.opcode == "set") {
     const auto out = last_type(i, 1);
-    if (!out) return false;
-    Value* yes = out->is_float() ? static_cast<Value*>(llvm::ConstantFP::get(llvm_type(*out), 1.0)) : b_.getInt(llvm::APInt::getAllOnes(out->bits));
-    set(i, i.operands[0], b_.CreateSelect(result, yes, llvm::Constant::getNullValue(yes->getType())), *out);
+    if (!out || type.lanes != 1 || (out->is_float() && out->bits != 32)) return false;
+    Value* yes = out->is_float() ? static_cast<Value*>(llvm::ConstantFP::get(llvm_type(*out), 1.0))
+                                 : b_.getInt(llvm::APInt::getAllOnes(out->bits));
+    set(i, target, b_.CreateSelect(combine(first), yes, llvm::Constant::getNullValue(yes->getType())), *out);
     return true;
   }
-  const Operand& target = i.operands[0];
-  if (target.kind == Operand::Kind::kPair) {
-    set(i, target.parts[0], result, predicate);
-    set(i, target.parts[1], complement, predicate);
-  } else {
-    set(i, target, result, predicate);
+  if (target.kind != Operand::Kind::kPair) {
+    if (type.lanes != 1) return false;
+    set(i, target, combine(first), predicate);
+    return true;
   }
+  // p|q: the comparison and its complement, or those of the two lanes.
+  Value* second = type.lanes == 2 ? comparison(i, op, a[1], b[1], type) : b_.CreateNot(first);
+  Value* p = combine(first);
+  Value* q = combine(second);
+  set(i, target.parts[0], p, predicate);
+  set(i, target.parts[1], q, predicate);
   return true;
-}
-
-bool FunctionLowering::convert(const Instruction& i) {
-  const auto from = last_type(i);
-  const auto to = last_type(i, 1);
-  if (!from || !to || from->lanes != 1 || to->lanes != 1 || i.operands.size() != 2) return false;
-  if ((from->kind == 'h' && !(to->kind == 'f' && to->bits == 32)) || (to->kind == 'h' && !(from->kind == 'f' && from->bits == 32))) return false;
-  Value* out = nullptr;
-  if (from->kind == 'h') {  // bf16 is the upper half of an f32
-    Value* wide = b_.CreateShl(b_.CreateZExt(get_bits(i, i.operands[1], 16), b_.getInt32Ty()), 16);
-    set(i, i.operands[0], b_.CreateBitCast(wide, b_.getFloatTy()), *to);
-    return true;
-  }
-  Value* v = from->is_float() ? float_operand(i, i.operands[1], *from) : get(i, i.operands[1], *from);
-  if (to->kind == 'h') {
-    if (i.has("rz")) out = b_.CreateTrunc(b_.CreateLShr(b_.CreateBitCast(v, b_.getInt32Ty()), 16), b_.getInt16Ty());
-    else out = call_helper("softgpu_f32_to_bf16", b_.getInt16Ty(), {v});
-    set(i, i.operands[0], out, Type{'b', 16});
-    return true;
-  }
-  if (from->is_float() && to->is_float()) out = float_to_float(i, v, *from, *to);
-  else if (from->is_float()) out = float_to_integer(i, v, *from, *to);
-  else if (to->is_float()) out = integer_to_float(i, v, *from, *to);
-  else out = integer_to_integer(i, v, *from, *to);
-  set(i, i.operands[0], out, *to);
-  return true;
-}
-
-namespace {
-/// The rounding to an integral value that a modifier asks for.
-llvm::Intrinsic::ID integral_rounding(const ptx::Instruction& i) {
-  if (i.has("rni")) return llvm::Intrinsic::roundeven;
-  if (i.has("rzi")) return llvm::Intrinsic::trunc;
-  if (i.has("rmi")) return llvm::Intrinsic::floor;
-  if (i.has("rpi")) return llvm::Intrinsic::ceil;
-  return llvm::Intrinsic::not_intrinsic;
-}
-}  // namespace
-
-FunctionLowering::Value* FunctionLowering::float_to_integer(const Instruction& i, Value* v, Type, Type to) {
-  const auto rounding = integral_rounding(i);
-  if (rounding != llvm::Intrinsic::not_intrinsic) v = b_.CreateUnaryIntrinsic(rounding, v);
-  // Float to integer saturates and maps NaN to 0 (for 64-bit targets NaN gives the most negative number / 2^63: documented as
-  // unspecified, 0 here).
-  auto* integer = b_.getIntNTy(to.bits);
-  const auto id = to.is_signed() ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-  return b_.CreateIntrinsic(id, {integer, v->getType()}, {v});
-}
-
-FunctionLowering::Value* FunctionLowering::integer_to_float(const Instruction& i, Value* v, Type from, Type to) {
-  for (const char* mode : {"rz", "rm", "rp"}) {
-    if (!i.has(mode) || to.bits == 16) continue;
-    Value* wide = from.is_signed() ? b_.CreateSExt(v, b_.getInt64Ty()) : b_.CreateZExt(v, b_.getInt64Ty());
-    return call_helper(std::string("softgpu_cvt_") + mode + "_" + (from.is_signed() ? "s64" : "u64") + (to.bits == 64 ? "_f64" : "_f32"), llvm_type(to), {wide});
-  }
-  return finish_float(i, to, from.is_signed() ? b_.CreateSIToFP(v, llvm_type(to)) : b_.CreateUIToFP(v, llvm_type(to)));
-}
-
-FunctionLowering::Value* FunctionLowering::float_to_float(const Instruction& i, Value* v, Type from, Type to) {
-  const auto rounding = integral_rounding(i);
-  if (rounding != llvm::Intrinsic::not_intrinsic) v = b_.CreateUnaryIntrinsic(rounding, v);
-  if (to.bits > from.bits) v = b_.CreateFPExt(v, llvm_type(to));
-  if (to.bits < from.bits) {
-    const char* directed = i.has("rz") ? "rz" : i.has("rm") ? "rm" : i.has("rp") ? "rp" : nullptr;
-    if (directed != nullptr && from.bits == 64 && to.bits == 32)
-      v = call_helper(std::string("softgpu_cvt_") + directed + "_f64_f32", b_.getFloatTy(), {v});
-    else if (directed != nullptr) unsupported(i, "directed rounding to f16");
-    else v = b_.CreateFPTrunc(v, llvm_type(to));
-  }
-  return finish_float(i, to, v);
-}
-
-FunctionLowering::Value* FunctionLowering::integer_to_integer(const Instruction& i, Value* v, Type from, Type to) {
-  auto* wide = b_.getIntNTy(128);
-  Value* x = from.is_signed() ? b_.CreateSExt(v, wide) : b_.CreateZExt(v, wide);
-  if (i.has("sat")) {
-    const llvm::APInt low = to.is_signed() ? llvm::APInt::getSignedMinValue(to.bits).sext(128) : llvm::APInt(128, 0);
-    const llvm::APInt high = to.is_signed() ? llvm::APInt::getSignedMaxValue(to.bits).sext(128) : llvm::APInt::getMaxValue(to.bits).zext(128);
-    x = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, x, b_.getInt(low));
-    x = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, b_.getInt(high));
-  }
-  return b_.CreateTrunc(x, b_.getIntNTy(to.bits));
 }
 
 }  // namespace sluice::softgpu::lower

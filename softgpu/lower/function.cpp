@@ -2,6 +2,7 @@
 #include "softgpu/lower/function.h"
 
 #include "softgpu/exec/context.h"
+#include "softgpu/ptx/opcodes.h"
 
 #include <llvm/IR/Intrinsics.h>
 
@@ -31,6 +32,11 @@ void FunctionLowering::run() {
   }
   declare_registers();
   declare_variables();
+  for (const auto* list : {&function_.params, &function_.returns})
+    for (const ptx::Variable& v : *list)
+      if (v.is_register && state_.error.empty())
+        state_.error = "kernel " + state_.kernel + ": line " + std::to_string(function_.line) + ": function " + function_.name +
+                       " has parameters in registers, which softgpu does not support yet";
   for (const ptx::Statement& s : body_.statements) {
     if (!state_.error.empty()) return;
     statement(s);
@@ -44,8 +50,14 @@ void FunctionLowering::run() {
 }
 
 void FunctionLowering::declare_registers() {
-  for (const std::uint16_t bits : body_.register_bits) registers_.push_back(b_.CreateAlloca(b_.getIntNTy(bits)));
-  carry_ = b_.CreateAlloca(b_.getInt1Ty());
+  // Registers start as zero: PTX leaves them undefined, LLVM would take that as leave to remove code.
+  const auto declare = [&](unsigned bits) {
+    auto* slot = b_.CreateAlloca(b_.getIntNTy(bits));
+    b_.CreateStore(b_.getIntN(bits, 0), slot);
+    return slot;
+  };
+  for (const std::uint16_t bits : body_.register_bits) registers_.push_back(declare(bits));
+  carry_ = declare(1);
 }
 
 void FunctionLowering::declare_variables() {
@@ -66,6 +78,10 @@ llvm::BasicBlock* FunctionLowering::block(const std::string& label) {
 
 void FunctionLowering::statement(const ptx::Statement& s) {
   if (s.is_label) {
+    if (!s.targets.empty()) {
+      branch_targets_[s.label] = s.targets;
+      return;
+    }
     llvm::BasicBlock* target = block(s.label);
     if (b_.GetInsertBlock()->getTerminator() == nullptr) b_.CreateBr(target);
     b_.SetInsertPoint(target);
@@ -87,8 +103,27 @@ void FunctionLowering::statement(const ptx::Statement& s) {
 }
 
 void FunctionLowering::instruction(const Instruction& i) {
+  if (!is_lowered(i)) return;
   if (control(i) || memory(i) || compare(i) || arithmetic(i)) return;
   if (state_.error.empty()) unsupported(i);
+}
+
+/// Only what the opcode table lists is lowered: no modifier is ever ignored by accident.
+bool FunctionLowering::is_lowered(const Instruction& i) {
+  const ptx::Opcode* opcode = ptx::find_opcode(i.opcode);
+  if (opcode == nullptr || !opcode->is_lowered) {
+    unsupported(i);
+    return false;
+  }
+  Type type;
+  for (const std::string& mod : i.mods)
+    if (!ptx::parse_type(mod, &type) && !opcode->accepts(mod)) {
+      unsupported(i, "modifier ." + mod);
+      return false;
+    }
+  if (i.operands.size() >= opcode->operands_min && i.operands.size() <= opcode->operands_max) return true;
+  unsupported(i, "with " + std::to_string(i.operands.size()) + " operands");
+  return false;
 }
 
 void FunctionLowering::unsupported(const Instruction& i, const std::string& why) {
@@ -101,6 +136,8 @@ bool FunctionLowering::control(const Instruction& i) {
   if (i.opcode == "bra") {
     if (i.operands.size() != 1 || i.operands[0].kind != Operand::Kind::kSymbol) return false;
     b_.CreateBr(block(i.operands[0].symbol));
+  } else if (i.opcode == "brx") {
+    return branch_by_index(i);
   } else if (i.opcode == "ret") {
     b_.CreateRetVoid();
   } else if (i.opcode == "exit" && function_.is_entry) {
@@ -111,11 +148,25 @@ bool FunctionLowering::control(const Instruction& i) {
   } else if (i.opcode == "call") {
     call(i);
   } else if (i.opcode == "nanosleep" || i.opcode == "prefetch" || i.opcode == "prefetchu" || i.opcode == "pmevent" ||
-             i.opcode == "discard" || i.opcode == "applypriority" || i.opcode == "brkpt") {
-    return true;
+             i.opcode == "discard" || i.opcode == "applypriority" || i.opcode == "brkpt" ||
+             i.opcode == "griddepcontrol") {
+    return true;  // hints, or events that nobody watches
   } else {
     return false;
   }
+  return true;
+}
+
+/// brx.idx index, list: the list stands before the jump; an index beyond it is undefined.
+bool FunctionLowering::branch_by_index(const Instruction& i) {
+  const auto list = branch_targets_.find(i.operands[1].symbol);
+  if (list == branch_targets_.end()) return false;
+  auto* beyond = llvm::BasicBlock::Create(context_, "beyond", out_);
+  auto* jump = b_.CreateSwitch(get_bits(i, i.operands[0], 32), beyond, static_cast<unsigned>(list->second.size()));
+  for (std::size_t k = 0; k < list->second.size(); ++k)
+    jump->addCase(b_.getInt32(static_cast<std::uint32_t>(k)), block(list->second[k]));
+  b_.SetInsertPoint(beyond);
+  b_.CreateUnreachable();
   return true;
 }
 
@@ -217,6 +268,15 @@ FunctionLowering::Value* FunctionLowering::special(const Instruction& i, const s
     if (name == "%clock" || name == "%globaltimer_lo") return b_.CreateTrunc(now, b_.getInt32Ty());
     return name == "%clock_hi" ? b_.CreateTrunc(b_.CreateLShr(now, 32), b_.getInt32Ty()) : now;
   }
+  if (name == "%nwarpid") {
+    Value* threads = context_u32(offsetof(BlockContext, ntid));
+    for (const std::size_t at : {4u, 8u}) threads = b_.CreateMul(threads, context_u32(offsetof(BlockContext, ntid) + at));
+    return b_.CreateLShr(b_.CreateAdd(threads, b_.getInt32(31)), b_.getInt32(5));
+  }
+  if (name == "%cluster_ctarank") return b_.getInt32(0);
+  if (name == "%cluster_nctarank") return b_.getInt32(1);
+  if (name == "%is_explicit_cluster") return b_.getInt1(false);
+  if (name.starts_with("%envreg")) return b_.getInt32(0);
   if (name == "%smid") return b_.getInt32(0);
   if (name == "%nsmid") return b_.getInt32(1);
   unsupported(i, "special register " + name);
@@ -299,10 +359,12 @@ FunctionLowering::Value* FunctionLowering::get(const Instruction& i, const Opera
   return b_.CreateBitCast(raw, llvm_type(type));
 }
 
-FunctionLowering::Value* FunctionLowering::get_predicate(const Operand& o) {
-  if (o.kind == Operand::Kind::kInteger) return b_.getInt1(o.integer != 0);
-  Value* value = b_.CreateLoad(b_.getInt1Ty(), registers_[static_cast<std::size_t>(o.reg)]);
-  return o.is_negated ? b_.CreateNot(value) : value;
+FunctionLowering::Value* FunctionLowering::get_predicate(const Instruction& i, const Operand& o) {
+  if (o.kind == Operand::Kind::kInteger) return b_.getInt1((o.integer != 0) != o.is_negated);
+  if (o.kind == Operand::Kind::kSpecial) return get_bits(i, o, 1);
+  if (o.kind == Operand::Kind::kRegister && body_.register_bits[static_cast<std::size_t>(o.reg)] == 1) return get_bits(i, o, 1);
+  unsupported(i, "predicate operand");
+  return b_.getInt1(false);
 }
 
 /// Stores to a register; narrower values are extended as their type says, e.g. ld.s8 into a 32-bit register.

@@ -38,7 +38,9 @@ class FunctionLowering {
   void declare_variables();
   void statement(const ptx::Statement& s);
   void instruction(const Instruction& i);
+  bool is_lowered(const Instruction& i);
   bool control(const Instruction& i);
+  bool branch_by_index(const Instruction& i);
   void call(const Instruction& i);
   void call_builtin(const Instruction& i, const std::string& name, const Operand* results, const Operand* args);
   Value* parameter_address(const Operand& o);
@@ -49,7 +51,7 @@ class FunctionLowering {
   Value* context_pointer(std::size_t offset_bytes);
   Value* get(const Instruction& i, const Operand& o, Type type);
   Value* get_bits(const Instruction& i, const Operand& o, unsigned bits);
-  Value* get_predicate(const Operand& o);
+  Value* get_predicate(const Instruction& i, const Operand& o);
   void set(const Instruction& i, const Operand& o, Value* value, Type type);
   Value* symbol_address(const Instruction& i, const std::string& symbol);
   llvm::Type* llvm_type(Type type);
@@ -66,19 +68,36 @@ class FunctionLowering {
   Value* float_operand(const Instruction& i, const Operand& o, Type type);
   void wide_multiply(const Instruction& i, Type type, bool is_mad);
   void carry(const Instruction& i, Type type);
-  bool bits(const Instruction& i);
   bool approximate(const Instruction& i);
+  Value* extremum(const Instruction& i, Value* a, Value* b);
   Value* divide(Value* a, Value* b, Type type, bool is_remainder);
   Value* shift(const Instruction& i, Value* value, Value* amount, Type type);
 
-  // compare.cpp: setp, set, selp, slct, cvt
+  // bits.cpp: bfe, prmt, lop3, shf, popc, dp4a…
+  bool bits(const Instruction& i);
+  bool dot_product(const Instruction& i);
+
+  // half.cpp: f16, bf16 and their packed pairs
+  bool half_arithmetic(const Instruction& i, Type type);
+  Value* half_lane(const Instruction& i, const std::vector<Value*>& args, Type lane);
+  Value* widen_half(const Instruction& i, Value* bits, Type lane);
+  Value* narrow_half(const Instruction& i, Value* value, Type lane);
+  std::vector<Value*> half_lanes(const Instruction& i, const Operand& o, Type type);
+
+  // compare.cpp: setp, set, selp, slct
   bool compare(const Instruction& i);
+  bool set_predicate(const Instruction& i, Type type);
+  bool predicate_logic(const Instruction& i);
   Value* comparison(const Instruction& i, const std::string& op, Value* a, Value* b, Type type);
+
+  // convert.cpp: cvt
   bool convert(const Instruction& i);
+  bool convert_to_half(const Instruction& i, Type from, Type to);
+  bool pack(const Instruction& i);
   Value* float_to_integer(const Instruction& i, Value* v, Type from, Type to);
   Value* integer_to_float(const Instruction& i, Value* v, Type from, Type to);
   Value* float_to_float(const Instruction& i, Value* v, Type from, Type to);
-  Value* integer_to_integer(const Instruction& i, Value* v, Type from, Type to);
+  Value* integer_to_integer(Value* v, Type from, Type to, bool is_saturating);
 
   // memory.cpp: ld, st, atom, red, cvta, isspacep, fences
   bool memory(const Instruction& i);
@@ -99,6 +118,7 @@ class FunctionLowering {
   llvm::AllocaInst* carry_ = nullptr;
   std::map<std::string, Value*> local_addresses_;     ///< .local and .param variables of the body, parameters of the function
   std::map<std::string, llvm::BasicBlock*> blocks_;
+  std::map<std::string, std::vector<std::string>> branch_targets_;
   Value* block_context_ = nullptr;
   Value* thread_[3] = {};
 };

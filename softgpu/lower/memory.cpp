@@ -93,7 +93,8 @@ void FunctionLowering::store(const Instruction& i) {
 bool FunctionLowering::atomic(const Instruction& i) {
   using Op = llvm::AtomicRMWInst::BinOp;
   const auto type = last_type(i);
-  if (!type || type->lanes != 1 || type->kind == 'h' || type->bits < 16) return false;
+  if (!type || type->lanes != 1 || type->kind == 'h' || type->bits < 16 || type->bits > 64 || (type->kind == 'f' && type->bits == 16)) return false;
+  if (i.operands.size() != (i.opcode == "atom" ? 3u : 2u) + (i.has("cas") ? 1u : 0u)) return false;
   const bool returns = i.opcode == "atom";
   const std::size_t first = returns ? 1 : 0;
   Value* at = address(i, i.operands[first], space_of(i));

@@ -33,6 +33,7 @@ struct Variable {
   std::size_t size_bytes = 0;
   std::size_t align_bytes = 1;
   bool is_extern = false, is_visible = false;
+  bool is_register = false;          ///< parameter declared as .reg
   std::vector<std::byte> init;
   struct Relocation {
     std::size_t offset_bytes = 0;
@@ -78,6 +79,7 @@ struct Instruction {
 struct Statement {
   bool is_label = false;
   std::string label;
+  std::vector<std::string> targets;  ///< of "label: .branchtargets ...;"
   Instruction instruction;
 };
 

@@ -15,7 +15,7 @@ class BodyParser : private ParserBase {
       : ParserBase(module.text, function.body_begin, function.body_end, function.line), module_(module), body_(*body) {}
 
   std::optional<ParseError> run() {
-    scopes_.emplace_back();
+    open_scope();
     while (!failed() && lexer_.peek().kind != Token::Kind::kEnd) statement();
     return error_;
   }
@@ -26,14 +26,16 @@ class BodyParser : private ParserBase {
     struct Range { std::string prefix; int first, count; };
     std::vector<Range> ranges;
     std::map<std::string, std::string, std::less<>> variables;  ///< name in the source -> unique name
+    std::map<std::string, std::string, std::less<>> labels;     ///< likewise; for scopes within the body's
+    std::size_t first_statement = 0;
   };
 
   void statement() {
     const Token token = lexer_.peek();
     if (accept("{")) {
-      scopes_.emplace_back();
+      open_scope();
     } else if (accept("}")) {
-      if (scopes_.size() > 1) scopes_.pop_back();
+      if (scopes_.size() > 1) close_scope();
     } else if (token.text == ".reg") {
       lexer_.take();
       registers();
@@ -47,6 +49,29 @@ class BodyParser : private ParserBase {
     } else if (!accept(";")) {
       label_or_instruction();
     }
+  }
+
+  void open_scope() {
+    scopes_.emplace_back();
+    scopes_.back().first_statement = body_.statements.size();
+  }
+
+  /// Labels of an inner scope are its own (the same inline assembly may occur twice): they get unique names here, where every
+  /// jump to them has been read.
+  void close_scope() {
+    const Scope& scope = scopes_.back();
+    for (std::size_t at = scope.first_statement; at < body_.statements.size() && !scope.labels.empty(); ++at) {
+      Statement& s = body_.statements[at];
+      const auto rename = [&](std::string* name) {
+        if (const auto found = scope.labels.find(*name); found != scope.labels.end()) *name = found->second;
+      };
+      if (s.is_label) rename(&s.label);
+      for (std::string& target : s.targets) rename(&target);
+      if (s.instruction.opcode != "bra" && s.instruction.opcode != "brx") continue;
+      for (Operand& o : s.instruction.operands)
+        if (o.kind == Operand::Kind::kSymbol) rename(&o.symbol);
+    }
+    scopes_.pop_back();
   }
 
   void registers() {
@@ -121,7 +146,12 @@ class BodyParser : private ParserBase {
     if (s.instruction.guard < 0 && accept(":")) {
       s.is_label = true;
       s.label = word.text;
-      if (lexer_.is(".branchtargets") || lexer_.is(".callprototype") || lexer_.is(".calltargets"))
+      if (scopes_.size() > 1) scopes_.back().labels[s.label] = s.label + "#" + std::to_string(body_.statements.size());
+      if (accept(".branchtargets")) {
+        do s.targets.emplace_back(lexer_.take().text);
+        while (!failed() && accept(","));
+        expect(";");
+      } else if (lexer_.is(".callprototype") || lexer_.is(".calltargets"))
         while (!failed() && !accept(";")) lexer_.take();  // an instruction that uses it is unsupported where it stands
       body_.statements.push_back(std::move(s));
       return;
@@ -148,12 +178,13 @@ class BodyParser : private ParserBase {
       if (dot == std::string_view::npos) break;
       rest.remove_prefix(dot + 1);
     }
-    if (!is_documented_opcode(out->opcode)) error_at(word, "unknown instruction \"" + std::string(word.text) + "\"");
+    if (find_opcode(out->opcode) == nullptr) error_at(word, "unknown instruction \"" + std::string(word.text) + "\"");
   }
 
   void check_call(const Instruction& call) {
     for (const Operand& o : call.operands) {
-      if (o.kind != Operand::Kind::kSymbol) continue;
+      if (o.kind == Operand::Kind::kList) continue;
+      if (o.kind != Operand::Kind::kSymbol) return;  // through a register: lower/ decides
       const auto found = module_.function_index.find(o.symbol);
       const bool is_defined = found != module_.function_index.end() && module_.functions[found->second].has_body;
       if (is_defined || is_builtin_function(o.symbol)) return;

@@ -202,6 +202,7 @@ class ModuleParser : private ParserBase {
         break;
       }
       out.push_back(declare(Space::kParam));
+      out.back().is_register = word == ".reg";
       accept(",");
     }
     return out;
