@@ -1,0 +1,254 @@
+// sluice-perf: latency, command rate and bandwidth of every channel kind, each beside a plain
+// socket measured in the same run.
+#include "transport/transport.h"
+#include "yardstick.h"
+
+#include <CLI/CLI.hpp>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace sluice::bench {
+namespace {
+
+using transport::Channel;
+using transport::Clock;
+using transport::Deadline;
+using transport::FlushHint;
+
+struct Options {
+  std::vector<std::string> kinds{"loop", "unix", "tcp"};
+  std::size_t message_bytes = 64;
+  std::size_t rounds = 20'000;
+  std::size_t command_count = 640'000;
+  std::size_t batch = 64;
+  std::size_t bulk_mib = 256;
+  std::size_t staging_kib = 64;
+  unsigned repeats = 3;
+};
+
+template <class T>
+T must(Result<T> result) {
+  if (result) return std::move(*result);
+  std::fprintf(stderr, "sluice-perf: %s\n", result.error().message.c_str());
+  std::exit(1);
+}
+
+void must(const Status& status) {
+  if (status) return;
+  std::fprintf(stderr, "sluice-perf: %s\n", status.error().message.c_str());
+  std::exit(1);
+}
+
+std::array<Fd, 2> make_sockets(const std::string& kind) {
+  if (kind != "tcp") {
+    int ends[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      must(Status(fail(system_error("creating a socket pair", errno))));
+    return {Fd(ends[0]), Fd(ends[1])};
+  }
+  const transport::Address any = must(transport::parse_address("127.0.0.1:0"));
+  const Fd listener = must(transport::listen_socket(any, 0));
+  const transport::Address bound = must(transport::bound_address(any, listener.get()));
+  Fd client = must(transport::connect_socket(bound, std::chrono::seconds(10)));
+  return {std::move(client), must(transport::accept_socket(listener.get()))};
+}
+
+struct Pair {
+  std::unique_ptr<Channel> client, server;
+};
+
+Pair make_channels(const std::string& kind) {
+  if (kind == "loop") {
+    transport::LoopPair loop = transport::make_loop_pair();
+    return {std::move(loop.client), std::move(loop.server)};
+  }
+  std::array<Fd, 2> sockets = make_sockets(kind);
+  return {transport::make_socket_channel(std::move(sockets[0])),
+          transport::make_socket_channel(std::move(sockets[1]))};
+}
+
+/// Copies what arrives to `to`, or only counts it.
+class CopySink final : public transport::RecvSink {
+ public:
+  explicit CopySink(std::span<std::byte> to = {}) : to_(to) {}
+  Status on_bytes(std::span<const std::byte> bytes) override {
+    if (!to_.empty()) std::memcpy(to_.data() + received, bytes.data(), bytes.size());
+    received += bytes.size();
+    return {};
+  }
+  std::size_t received = 0;
+
+ private:
+  std::span<std::byte> to_;
+};
+
+void receive(Channel& channel, CopySink& sink, std::size_t bytes) {
+  const std::size_t end = sink.received + bytes;
+  while (sink.received < end) {
+    if (must(channel.poll(sink, 256 * 1024)) == 0) must(channel.wait(Deadline::max()));
+  }
+}
+
+void send_record(Channel& channel, std::span<const std::byte> bytes, FlushHint hint) {
+  const std::span<std::byte> space = channel.reserve(bytes.size());
+  if (space.empty()) must(channel.flush());
+  std::memcpy(space.data(), bytes.data(), bytes.size());
+  channel.commit(bytes.size(), hint);
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void channel_ping_pong(const Pair& ends, std::size_t bytes, std::span<double> round_us) {
+  std::jthread echo([&] {
+    const std::vector<std::byte> message(bytes);
+    CopySink sink;
+    for (std::size_t i = 0; i < round_us.size(); ++i) {
+      receive(*ends.server, sink, bytes);
+      send_record(*ends.server, message, FlushHint::kNow);
+    }
+  });
+  const std::vector<std::byte> message(bytes);
+  CopySink sink;
+  for (double& round : round_us) {
+    const auto start = Clock::now();
+    send_record(*ends.client, message, FlushHint::kNow);
+    receive(*ends.client, sink, bytes);
+    round = seconds_since(start) * 1e6;
+  }
+}
+
+double channel_commands_s(const Pair& ends, const Options& options) {
+  std::jthread receiver([&] {
+    CopySink sink;
+    receive(*ends.server, sink, options.message_bytes * options.command_count);
+    send_record(*ends.server, std::vector<std::byte>(1), FlushHint::kNow);
+  });
+  const std::vector<std::byte> record(options.message_bytes);
+  CopySink answer;
+  const auto start = Clock::now();
+  for (std::size_t i = 1; i <= options.command_count; ++i)
+    send_record(*ends.client, record, i % options.batch == 0 ? FlushHint::kNow : FlushHint::kNone);
+  receive(*ends.client, answer, 1);
+  return seconds_since(start);
+}
+
+double channel_bulk_s(const Pair& ends, std::span<const std::byte> from, std::span<std::byte> to) {
+  std::jthread sender([&] { must(ends.client->write_through(from)); });
+  CopySink sink(to);
+  const auto start = Clock::now();
+  receive(*ends.server, sink, to.size());
+  return seconds_since(start);
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+/// Measures the two alternately, so that a busy machine troubles both, and prints medians and their
+/// ratio.
+void compare(const char* what, const char* unit, unsigned repeats,
+             const std::function<double()>& channel, const std::function<double()>& raw) {
+  std::vector<double> ours, theirs;
+  for (unsigned i = 0; i < repeats; ++i) {
+    theirs.push_back(raw());
+    ours.push_back(channel());
+  }
+  const double a = quantile(ours, 0.5), b = quantile(theirs, 0.5);
+  std::printf("  %-26s %10.2f %-6s raw %10.2f   ratio %.2f\n", what, a, unit, b, a / b);
+  std::fflush(stdout);
+}
+
+void measure(const std::string& kind, const Options& options) {
+  const std::string yardstick = kind == "loop" ? "unix" : kind;
+  std::printf("%s (raw: %s socket)\n", kind.c_str(), yardstick.c_str());
+  const Pair channels = make_channels(kind);
+  const std::array<Fd, 2> sockets = make_sockets(yardstick);
+  const Ends ends{sockets[0].get(), sockets[1].get()};
+
+  std::vector<double> rounds(options.rounds);
+  for (const double q : {0.5, 0.99}) {
+    compare(
+        q < 0.9 ? "round trip p50" : "round trip p99", "us", options.repeats,
+        [&] {
+          channel_ping_pong(channels, options.message_bytes, rounds);
+          return quantile(rounds, q);
+        },
+        [&] {
+          raw_ping_pong(ends, options.message_bytes, rounds);
+          return quantile(rounds, q);
+        });
+  }
+  const double commands_m = static_cast<double>(options.command_count) / 1e6;
+  compare(
+      "commands, batched", "M/s", options.repeats,
+      [&] { return commands_m / channel_commands_s(channels, options); },
+      [&] {
+        return commands_m /
+               raw_commands_s(ends, options.message_bytes, options.batch, options.command_count);
+      });
+  if (options.bulk_mib == 0) return;
+  const std::vector<std::byte> from(options.bulk_mib << 20, std::byte{1});
+  std::vector<std::byte> to(from.size(), std::byte{2});
+  const double gigabytes = static_cast<double>(from.size()) / 1e9;
+  const auto bulk = [&] { return gigabytes / channel_bulk_s(channels, from, to); };
+  compare("bulk, raw staged", "GB/s", options.repeats, bulk,
+          [&] { return gigabytes / raw_bulk_s(ends, from, to, options.staging_kib << 10); });
+  compare("bulk, raw direct", "GB/s", options.repeats, bulk,
+          [&] { return gigabytes / raw_bulk_s(ends, from, to, 0); });
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Latency, command rate and bandwidth of every transport, as ratios to a plain socket.",
+      "sluice-perf");
+  app.add_option("--kind", options.kinds, "Channel kinds")
+      ->check(CLI::IsMember({"loop", "unix", "tcp"}))
+      ->delimiter(',');
+  app.add_option("--bytes", options.message_bytes, "Bytes of a message or command")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--rounds", options.rounds, "Round trips per measurement")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  app.add_option("--commands", options.command_count, "Commands per measurement")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "Commands per flush")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--bulk-mib", options.bulk_mib, "MiB per bulk transfer, 0 = none")
+      ->check(CLI::Range(0, 65'536))
+      ->capture_default_str();
+  app.add_option("--staging-kib", options.staging_kib, "Staging buffer of the raw bulk stream")
+      ->check(CLI::Range(1, 65'536))
+      ->capture_default_str();
+  app.add_option("--repeats", options.repeats, "Measurements of which the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  // Both sides carry whole batches.
+  options.command_count =
+      std::max(options.batch, options.command_count / options.batch * options.batch);
+  for (const std::string& kind : options.kinds) measure(kind, options);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice::bench
+
+int main(int argc, char** argv) {
+  return sluice::bench::run(argc, argv);
+}
