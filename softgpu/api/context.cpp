@@ -88,12 +88,17 @@ SOFTGPU_API cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned int flags) 
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) { return create(out, flags, device); }
-SOFTGPU_API cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int count, unsigned int flags, CUdevice device) {
+SOFTGPU_API cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) {
+  return create(out, flags, device);
+}
+SOFTGPU_API cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int count, unsigned int flags,
+                           CUdevice device) {
   return count != 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(out, flags, device);
 }
-SOFTGPU_API cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags, CUdevice device) {
-  if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr)) return CUDA_ERROR_NOT_SUPPORTED;
+SOFTGPU_API cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags,
+                           CUdevice device) {
+  if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr))
+    return CUDA_ERROR_NOT_SUPPORTED;
   return create(out, flags, device);
 }
 
@@ -117,7 +122,8 @@ SOFTGPU_API cuCtxGetCurrent(CUcontext* out) {
 
 SOFTGPU_API cuCtxSetCurrent(CUcontext handle) {
   SOFTGPU_CHECK(initialised());
-  if (handle != nullptr && state().contexts.find(handle) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle != nullptr && state().contexts.find(handle) == nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
   auto& stack = context_stack();
   if (!stack.empty()) stack.pop_back();
   if (handle != nullptr) stack.push_back(handle);
@@ -197,7 +203,10 @@ SOFTGPU_API cuCtxGetLimit(size_t* value, CUlimit limit) {
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   const std::lock_guard lock(context->mutex);
   const auto found = context->limits.find(limit);
-  const std::size_t preset = limit == CU_LIMIT_STACK_SIZE ? 1024 : limit == CU_LIMIT_PRINTF_FIFO_SIZE ? 1 << 20 : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8 << 20 : 0;
+  const std::size_t preset = limit == CU_LIMIT_STACK_SIZE         ? 1024
+                             : limit == CU_LIMIT_PRINTF_FIFO_SIZE ? 1 << 20
+                             : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8 << 20
+                                                                  : 0;
   *value = found != context->limits.end() ? found->second : preset;
   return CUDA_SUCCESS;
 }
@@ -215,4 +224,6 @@ SOFTGPU_API cuCtxGetCacheConfig(CUfunc_cache* config) {
   *config = CU_FUNC_CACHE_PREFER_NONE;
   return initialised();
 }
-SOFTGPU_API cuCtxSetCacheConfig(CUfunc_cache) { return initialised(); }  // a hint to hardware that is not there
+SOFTGPU_API cuCtxSetCacheConfig(CUfunc_cache) {
+  return initialised();
+}  // a hint to hardware that is not there

@@ -4,7 +4,8 @@
 using namespace sluice::softgpu;
 
 SOFTGPU_API cuEventCreate(CUevent* out, unsigned int flags) {
-  constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (out == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
@@ -27,15 +28,24 @@ SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsig
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(stream_handle, &stream));
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const std::lock_guard lock(event->context->mutex);
+    event->captured = stream->capture;
+    event->seen = stream->seen;
+    if (stream->capture != nullptr)
+      return stream->capture->is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  }
   OperationPtr operation;
-  SOFTGPU_CHECK(submit(stream, [] { return CUDA_SUCCESS; }, &operation, true));
+  SOFTGPU_CHECK(submit(
+      stream, [] { return CUDA_SUCCESS; }, &operation, true));
   const std::lock_guard lock(event->context->mutex);
-  event->recorded = operation;  // null while capturing
-  event->captured = operation == nullptr ? stream->capture : nullptr;
+  event->recorded = operation;
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, 0); }
+SOFTGPU_API cuEventRecord(CUevent event, CUstream stream) {
+  return cuEventRecordWithFlags(event, stream, 0);
+}
 
 namespace {
 CUresult recorded_of(CUevent handle, std::shared_ptr<Event>* event, OperationPtr* operation) {
@@ -70,11 +80,15 @@ SOFTGPU_API cuEventElapsedTime_v2(float* ms, CUevent start_handle, CUevent end_h
   OperationPtr first, last;
   SOFTGPU_CHECK(recorded_of(start_handle, &start, &first));
   SOFTGPU_CHECK(recorded_of(end_handle, &end, &last));
-  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0 || first == nullptr || last == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0 || first == nullptr ||
+      last == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
   if (!is_done(first) || !is_done(last)) return CUDA_ERROR_NOT_READY;
   *ms = static_cast<float>(static_cast<double>(last->finished_ns - first->finished_ns) * 1e-6);
   return start->context->sticky;
 }
 
 #undef cuEventElapsedTime
-SOFTGPU_API cuEventElapsedTime(float* ms, CUevent start, CUevent end) { return cuEventElapsedTime_v2(ms, start, end); }
+SOFTGPU_API cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
+  return cuEventElapsedTime_v2(ms, start, end);
+}

@@ -1,6 +1,9 @@
-// Stream capture and the graphs it makes: the work of a capture is recorded in the order of the calls, which satisfies every
-// dependency, and replayed in that order. Graphs built node by node are not supported yet.
+// Stream capture and the graphs it makes: the work of a capture is recorded in the order of the
+// calls, which satisfies every dependency, and replayed in that order. Graphs built node by node
+// are not supported yet.
 #include "softgpu/api/state.h"
+
+#include <algorithm>
 
 using namespace sluice::softgpu;
 
@@ -31,10 +34,18 @@ SOFTGPU_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
   const auto capture = stream->capture;
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != stream.get()) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  for (const auto& weak : context.streams)
-    if (const auto other = weak.lock(); other != nullptr && other->capture == capture) other->capture = nullptr;
-  stream->capture = nullptr;
+  const bool is_joined =
+      std::all_of(capture->tails.begin(), capture->tails.end(),
+                  [&](const auto& tail) { return stream->seen[tail.first] >= tail.second; });
+  capture->is_ended = true;
+  for (const auto& weak : context.streams) {
+    const auto member = weak.lock();
+    if (member == nullptr || member->capture != capture) continue;
+    member->capture = nullptr;
+    member->seen.clear();
+  }
   if (capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (!is_joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *out = state().graphs.add(capture->graph);
   return CUDA_SUCCESS;
 }
@@ -44,7 +55,7 @@ SOFTGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) 
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
   const std::lock_guard lock(stream->context->mutex);
-  *status = stream->capture == nullptr     ? CU_STREAM_CAPTURE_STATUS_NONE
+  *status = stream->capture == nullptr    ? CU_STREAM_CAPTURE_STATUS_NONE
             : stream->capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   return CUDA_SUCCESS;
@@ -60,8 +71,58 @@ SOFTGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsign
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto graph = state().graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = state().executables.add(std::make_shared<Graph>(*graph));
+  auto executable = std::make_shared<Graph>();
+  executable->nodes = graph->nodes;
+  *out = state().executables.add(std::move(executable));
   return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                         CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr cuuint64_t kKnown = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  params->hErrNode_out = nullptr;
+  params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+  if ((params->flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // launch from the device
+  SOFTGPU_CHECK(cuGraphInstantiateWithFlags(out, graph, params->flags));
+  params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(cuStreamIsCapturing(handle, status));
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  const std::lock_guard lock(stream->context->mutex);
+  if (id != nullptr && stream->capture != nullptr) *id = stream->capture->id;
+  return CUDA_SUCCESS;
+}
+}  // namespace
+
+#undef cuStreamGetCaptureInfo
+SOFTGPU_API cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  return capture_info(stream, status, id);
+}
+// The graph of a capture under way and its nodes have no handles here: only status and id can be
+// told.
+SOFTGPU_API cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
+                                      cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
+                                      size_t* count) {
+  SOFTGPU_CHECK(capture_info(stream, status, id));
+  return *status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+                 (graph != nullptr || nodes != nullptr || count != nullptr)
+             ? CUDA_ERROR_NOT_SUPPORTED
+             : CUDA_SUCCESS;
+}
+SOFTGPU_API cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
+                                      cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
+                                      const CUgraphEdgeData** edges, size_t* count) {
+  return edges != nullptr ? CUDA_ERROR_NOT_SUPPORTED
+                          : cuStreamGetCaptureInfo_v2(stream, status, id, graph, nodes, count);
 }
 
 SOFTGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
@@ -69,16 +130,24 @@ SOFTGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(stream_handle, &stream));
+  // Launches of one executable graph do not overlap, whatever their streams.
   return submit(stream, [graph]() -> CUresult {
+    const std::lock_guard lock(graph->replay);
     for (const auto& node : graph->nodes)
       if (const CUresult result = node(); result != CUDA_SUCCESS) return result;
     return CUDA_SUCCESS;
   });
 }
 
-SOFTGPU_API cuGraphUpload(CUgraphExec handle, CUstream) { return state().executables.find(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
-SOFTGPU_API cuGraphDestroy(CUgraph handle) { return state().graphs.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
-SOFTGPU_API cuGraphExecDestroy(CUgraphExec handle) { return state().executables.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+SOFTGPU_API cuGraphUpload(CUgraphExec handle, CUstream) {
+  return state().executables.find(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+SOFTGPU_API cuGraphDestroy(CUgraph handle) {
+  return state().graphs.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+SOFTGPU_API cuGraphExecDestroy(CUgraphExec handle) {
+  return state().executables.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 SOFTGPU_API cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
   const auto graph = state().graphs.find(handle);
   if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -27,9 +27,14 @@ std::size_t memory_from_environment() {
   char* unit = nullptr;
   const unsigned long long value = std::strtoull(text, &unit, 10);
   const std::string suffix = unit;
-  const int shift = suffix.empty() ? 0 : suffix == "KiB" ? 10 : suffix == "MiB" ? 20 : suffix == "GiB" ? 30 : -1;
+  const int shift = suffix.empty()    ? 0
+                    : suffix == "KiB" ? 10
+                    : suffix == "MiB" ? 20
+                    : suffix == "GiB" ? 30
+                                      : -1;
   if (shift < 0 || value == 0) {
-    SLUICE_LOG_WARN("softgpu", "SOFTGPU_MEMORY=\"{}\" is no size (write 512MiB or 8GiB); using 8GiB", text);
+    SLUICE_LOG_WARN("softgpu",
+                    "SOFTGPU_MEMORY=\"{}\" is no size (write 512MiB or 8GiB); using 8GiB", text);
     return kDefaultMemoryBytes;
   }
   return static_cast<std::size_t>(value) << shift;
@@ -37,7 +42,8 @@ std::size_t memory_from_environment() {
 
 CUuuid uuid_of(int ordinal) {
   CUuuid uuid{};
-  const unsigned char bytes[16] = {0x5f, 0x7a, 0x11, 0x0c, 0x91, 0x3e, 0x4d, 0x20, 0x8a, 0x5b, 0x53, 0x4f, 0x46, 0x54, 0x47, 0x00};
+  const unsigned char bytes[16] = {0x5f, 0x7a, 0x11, 0x0c, 0x91, 0x3e, 0x4d, 0x20,
+                                   0x8a, 0x5b, 0x53, 0x4f, 0x46, 0x54, 0x47, 0x00};
   std::memcpy(uuid.bytes, bytes, sizeof bytes);
   uuid.bytes[0] = static_cast<char>(0x5f + 0x11 * ordinal);
   uuid.bytes[15] = static_cast<char>(ordinal);
@@ -55,7 +61,8 @@ std::string uuid_text(const CUuuid& uuid) {
   return out;
 }
 
-/// CUDA_VISIBLE_DEVICES: the physical ordinals that stay visible, in its order, up to the first invalid entry.
+/// CUDA_VISIBLE_DEVICES: the physical ordinals that stay visible, in its order, up to the first
+/// invalid entry.
 std::vector<int> visible_devices(int count) {
   std::vector<int> out;
   const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -73,7 +80,8 @@ std::vector<int> visible_devices(int count) {
     } else {
       char* end = nullptr;
       const long value = std::strtol(entry.c_str(), &end, 10);
-      if (end != entry.c_str() && *end == '\0' && value >= 0 && value < count) match = static_cast<int>(value);
+      if (end != entry.c_str() && *end == '\0' && value >= 0 && value < count)
+        match = static_cast<int>(value);
     }
     if (match < 0 || std::find(out.begin(), out.end(), match) != out.end()) break;
     out.push_back(match);
@@ -84,7 +92,8 @@ std::vector<int> visible_devices(int count) {
 CUresult start() {
   log_open_from_environment("softgpu", LogLevel::kWarn);
   const char* text = std::getenv("SOFTGPU_DEVICES");
-  const long count = text != nullptr ? std::min(std::max(std::strtol(text, nullptr, 10), 0l), kDevicesMax) : 1;
+  const long count =
+      text != nullptr ? std::min(std::max(std::strtol(text, nullptr, 10), 0l), kDevicesMax) : 1;
   for (const int ordinal : visible_devices(static_cast<int>(count))) {
     auto account = open_account(ordinal, memory_from_environment());
     if (!account) {
@@ -110,41 +119,77 @@ CUresult start() {
 
 }  // namespace
 
-CUresult initialised() { return g_is_initialised && !g_is_forked_child ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+CUresult initialised() {
+  return g_is_initialised && !g_is_forked_child ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
 
-struct ErrorText { CUresult code; const char* name; const char* text; };
-#define E(code, text) {code, #code, text}
+struct ErrorText {
+  CUresult code;
+  const char* name;
+  const char* text;
+};
+#define E(code, text) \
+  { code, #code, text }
 constexpr ErrorText kErrors[] = {
-    E(CUDA_SUCCESS, "no error"), E(CUDA_ERROR_INVALID_VALUE, "invalid argument"), E(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
-    E(CUDA_ERROR_NOT_INITIALIZED, "initialization error"), E(CUDA_ERROR_DEINITIALIZED, "driver shutting down"),
-    E(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"), E(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
-    E(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid"), E(CUDA_ERROR_INVALID_CONTEXT, "invalid device context"),
-    E(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed"), E(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device"),
-    E(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed"), E(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain."),
-    E(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid"), E(CUDA_ERROR_FILE_NOT_FOUND, "file not found"),
-    E(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "shared object symbol not found"), E(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS"),
-    E(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle"), E(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state"),
-    E(CUDA_ERROR_NOT_FOUND, "named symbol not found"), E(CUDA_ERROR_NOT_READY, "device not ready"),
-    E(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"), E(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch"),
-    E(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated"), E(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled"),
-    E(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"), E(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process"),
-    E(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed"), E(CUDA_ERROR_ASSERT, "device-side assert triggered"),
-    E(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "part or all of the requested memory range is already mapped"),
-    E(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "pointer does not correspond to a registered memory region"),
-    E(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"), E(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
-    E(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"), E(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
-    E(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"), E(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
-    E(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized"), E(CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable"),
+    E(CUDA_SUCCESS, "no error"),
+    E(CUDA_ERROR_INVALID_VALUE, "invalid argument"),
+    E(CUDA_ERROR_OUT_OF_MEMORY, "out of memory"),
+    E(CUDA_ERROR_NOT_INITIALIZED, "initialization error"),
+    E(CUDA_ERROR_DEINITIALIZED, "driver shutting down"),
+    E(CUDA_ERROR_NO_DEVICE, "no CUDA-capable device is detected"),
+    E(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+    E(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid"),
+    E(CUDA_ERROR_INVALID_CONTEXT, "invalid device context"),
+    E(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed"),
+    E(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device"),
+    E(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed"),
+    E(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+      "the provided PTX was compiled with an unsupported toolchain."),
+    E(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid"),
+    E(CUDA_ERROR_FILE_NOT_FOUND, "file not found"),
+    E(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "shared object symbol not found"),
+    E(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS"),
+    E(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle"),
+    E(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state"),
+    E(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
+    E(CUDA_ERROR_NOT_READY, "device not ready"),
+    E(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"),
+    E(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch"),
+    E(CUDA_ERROR_LAUNCH_TIMEOUT, "the launch timed out and was terminated"),
+    E(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled"),
+    E(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled"),
+    E(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "cannot set while device is active in this process"),
+    E(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed"),
+    E(CUDA_ERROR_ASSERT, "device-side assert triggered"),
+    E(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+      "part or all of the requested memory range is already mapped"),
+    E(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+      "pointer does not correspond to a registered memory region"),
+    E(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
+    E(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
+    E(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
+    E(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
+    E(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
+    E(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
+    E(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized"),
+    E(CUDA_ERROR_DEVICE_UNAVAILABLE, "CUDA-capable device(s) is/are busy or unavailable"),
     E(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"),
-    E(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture"),
-    E(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences"),
+    E(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+      "operation failed due to a previous error during capture"),
+    E(CUDA_ERROR_STREAM_CAPTURE_MERGE,
+      "operation would result in a merge of separate capture sequences"),
     E(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began"),
     E(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
-    E(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream"),
-    E(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream"),
-    E(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream"),
-    E(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread"),
-    E(CUDA_ERROR_TIMEOUT, "wait operation timed out"), E(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph update was not performed"),
+    E(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+      "dependency created on uncaptured work in another stream"),
+    E(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+      "operation would make the legacy stream depend on a capturing blocking stream"),
+    E(CUDA_ERROR_CAPTURED_EVENT,
+      "operation not permitted on an event last recorded in a capturing stream"),
+    E(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+      "attempt to terminate a thread-local capture sequence from another thread"),
+    E(CUDA_ERROR_TIMEOUT, "wait operation timed out"),
+    E(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph update was not performed"),
     E(CUDA_ERROR_UNKNOWN, "unknown error")};
 #undef E
 
@@ -187,11 +232,15 @@ SOFTGPU_API cuGetErrorString(CUresult error, const char** text) {
   return known != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-SOFTGPU_API cuGetProcAddress_v2(const char* name, void** address, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  constexpr cuuint64_t kKnown = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (name == nullptr || address == nullptr || (flags & ~kKnown) != 0 || version > kDriverVersion) return CUDA_ERROR_INVALID_VALUE;
+SOFTGPU_API cuGetProcAddress_v2(const char* name, void** address, int version, cuuint64_t flags,
+                                CUdriverProcAddressQueryResult* status) {
+  constexpr cuuint64_t kKnown =
+      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  if (name == nullptr || address == nullptr || (flags & ~kKnown) != 0 || version > kDriverVersion)
+    return CUDA_ERROR_INVALID_VALUE;
   sluice::ProcStatus found{};
-  *address = sluice::find_proc(name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &found);
+  *address = sluice::find_proc(
+      name, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, &found);
   if (status != nullptr)
     *status = found == sluice::ProcStatus::kFound      ? CU_GET_PROC_ADDRESS_SUCCESS
               : found == sluice::ProcStatus::kNotFound ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND

@@ -11,50 +11,67 @@ namespace {
 
 CUresult to_result(LaunchOutcome outcome) {
   switch (outcome) {
-    case LaunchOutcome::kOk: return CUDA_SUCCESS;
-    case LaunchOutcome::kIllegalAddress: return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case LaunchOutcome::kMisalignedAddress: return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case LaunchOutcome::kTrap: return CUDA_ERROR_LAUNCH_FAILED;
-    case LaunchOutcome::kAssert: return CUDA_ERROR_ASSERT;
+    case LaunchOutcome::kOk:
+      return CUDA_SUCCESS;
+    case LaunchOutcome::kIllegalAddress:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case LaunchOutcome::kMisalignedAddress:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case LaunchOutcome::kTrap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case LaunchOutcome::kAssert:
+      return CUDA_ERROR_ASSERT;
     case LaunchOutcome::kCancelled:
-    case LaunchOutcome::kFailed: return CUDA_ERROR_LAUNCH_FAILED;
+    case LaunchOutcome::kFailed:
+      return CUDA_ERROR_LAUNCH_FAILED;
   }
   return CUDA_ERROR_UNKNOWN;
 }
 
 /// From kernelParams or from the packed buffer of `extra`; never both.
-CUresult pack_params(const KernelInfo& info, void** params, void** extra, std::vector<std::byte>* out) {
+CUresult pack_params(const KernelInfo& info, void** params, void** extra,
+                     std::vector<std::byte>* out) {
   if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   out->assign(std::max<std::size_t>(info.param_bytes, 1), std::byte{0});
   if (extra != nullptr) {
     const void* buffer = nullptr;
     std::size_t bytes = 0;
     for (std::size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[i + 1];
-      else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(extra[i + 1]);
-      else return CUDA_ERROR_INVALID_VALUE;
+      if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+        buffer = extra[i + 1];
+      else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+        bytes = *static_cast<const std::size_t*>(extra[i + 1]);
+      else
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    if (buffer == nullptr && bytes > 0) return CUDA_ERROR_INVALID_VALUE;
+    if (buffer == nullptr) return bytes > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     std::memcpy(out->data(), buffer, std::min<std::size_t>(bytes, info.param_bytes));
     return CUDA_SUCCESS;
   }
   if (info.params.empty()) return CUDA_SUCCESS;
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (std::size_t i = 0; i < info.params.size(); ++i) std::memcpy(out->data() + info.params[i].offset_bytes, params[i], info.params[i].size_bytes);
+  for (std::size_t i = 0; i < info.params.size(); ++i)
+    std::memcpy(out->data() + info.params[i].offset_bytes, params[i], info.params[i].size_bytes);
   return CUDA_SUCCESS;
 }
 
 CUresult check_shape(const Kernel& kernel, const Dim3& grid, const Dim3& block, unsigned shared) {
   const KernelInfo& info = kernel.info();
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535 || block.x > 1024 || block.y > 1024 || block.z > 64) return CUDA_ERROR_INVALID_VALUE;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535 || block.x > 1024 ||
+      block.y > 1024 || block.z > 64)
+    return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   if (threads > 1024 || threads > info.max_threads_per_block) return CUDA_ERROR_INVALID_VALUE;
-  if (shared > static_cast<unsigned>(kernel.max_dynamic_shared_bytes) || info.static_shared_bytes + shared > kSharedBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (shared > static_cast<unsigned>(kernel.max_dynamic_shared_bytes) ||
+      info.static_shared_bytes + shared > kSharedBytesMax)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle, void** params, void** extra) {
+CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle, void** params,
+                void** extra) {
   SOFTGPU_CHECK(initialised());
   const auto kernel = state().kernels.find(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -65,7 +82,8 @@ CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle,
   SOFTGPU_CHECK(pack_params(kernel->info(), params, extra, &config.params));
   if (const auto prepared = kernel->module->program->prepare(kernel->index); !prepared) {
     SLUICE_LOG_WARN("softgpu", "{}", prepared.error().message);
-    return prepared.error().code == sluice::ErrorCode::kUnsupported ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_LAUNCH_FAILED;
+    return prepared.error().code == sluice::ErrorCode::kUnsupported ? CUDA_ERROR_NOT_SUPPORTED
+                                                                    : CUDA_ERROR_LAUNCH_FAILED;
   }
   return submit(stream, [kernel, config = std::move(config)] {
     const LaunchResult result = kernel->module->program->run(kernel->index, config);
@@ -85,9 +103,15 @@ CUresult check_attributes(const CUlaunchConfig& config, bool* is_cooperative) {
       case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: break;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: *is_cooperative = a.value.cooperative != 0; break;
-      default: return static_cast<int>(a.id) <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        *is_cooperative = a.value.cooperative != 0;
+        break;
+      default:
+        return static_cast<int>(a.id) <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING
+                   ? CUDA_ERROR_NOT_SUPPORTED
+                   : CUDA_ERROR_INVALID_VALUE;
     }
   }
   return CUDA_SUCCESS;
@@ -98,18 +122,26 @@ int attribute_of(const Kernel& kernel, CUfunction_attribute attribute, bool* is_
   const KernelInfo& info = kernel.info();
   *is_known = true;
   switch (static_cast<int>(attribute)) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return static_cast<int>(info.max_threads_per_block);
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return static_cast<int>(info.static_shared_bytes);
-    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return static_cast<int>(info.local_bytes);
-    case CU_FUNC_ATTRIBUTE_NUM_REGS: return 32;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION: return info.target_sm;
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return info.target_sm;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: return kernel.max_dynamic_shared_bytes;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      return static_cast<int>(info.max_threads_per_block);
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      return static_cast<int>(info.static_shared_bytes);
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      return static_cast<int>(info.local_bytes);
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      return 32;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      return info.target_sm;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      return info.target_sm;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      return kernel.max_dynamic_shared_bytes;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: {
       const auto found = kernel.set_attributes.find(attribute);
       return found != kernel.set_attributes.end() ? found->second : -1;
     }
-    default: break;
+    default:
+      break;
   }
   *is_known = attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX;
   return 0;
@@ -130,11 +162,14 @@ CUresult set_attribute(const void* handle, CUfunction_attribute attribute, int v
   const auto kernel = state().kernels.find(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    if (value < 0 || static_cast<unsigned>(value) + kernel->info().static_shared_bytes > kSharedBytesMax) return CUDA_ERROR_INVALID_VALUE;
+    if (value < 0 ||
+        static_cast<unsigned>(value) + kernel->info().static_shared_bytes > kSharedBytesMax)
+      return CUDA_ERROR_INVALID_VALUE;
     kernel->max_dynamic_shared_bytes = value;
     return CUDA_SUCCESS;
   }
-  if (attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+    return CUDA_ERROR_INVALID_VALUE;
   if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
   kernel->set_attributes[attribute] = value;
   return CUDA_SUCCESS;
@@ -161,7 +196,9 @@ CUresult name_of(const char** name, const void* handle) {
 
 }  // namespace
 
-SOFTGPU_API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void** params, void** extra) {
+SOFTGPU_API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                           unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                           void** params, void** extra) {
   LaunchConfig shape;
   shape.grid = {gx, gy, gz};
   shape.block = {bx, by, bz};
@@ -169,40 +206,47 @@ SOFTGPU_API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, 
   return launch(f, shape, stream, params, extra);
 }
 
-SOFTGPU_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
+SOFTGPU_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                             void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   bool is_cooperative = false;
   SOFTGPU_CHECK(check_attributes(*config, &is_cooperative));
   if (is_cooperative) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY, config->blockDimZ,
-                        config->sharedMemBytes, config->hStream, params, extra);
+  return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                        config->blockDimY, config->blockDimZ, config->sharedMemBytes,
+                        config->hStream, params, extra);
 }
 
-SOFTGPU_API cuFuncGetAttribute(int* out, CUfunction_attribute a, CUfunction f) { return get_attribute(out, a, f); }
-SOFTGPU_API cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) { return set_attribute(f, a, value); }
-SOFTGPU_API cuKernelGetAttribute(int* out, CUfunction_attribute a, CUkernel k, CUdevice) { return get_attribute(out, a, k); }
-SOFTGPU_API cuKernelSetAttribute(CUfunction_attribute a, int value, CUkernel k, CUdevice) { return set_attribute(k, a, value); }
-SOFTGPU_API cuFuncGetParamInfo(CUfunction f, size_t i, size_t* offset, size_t* size) { return param_info(f, i, offset, size); }
-SOFTGPU_API cuKernelGetParamInfo(CUkernel k, size_t i, size_t* offset, size_t* size) { return param_info(k, i, offset, size); }
-SOFTGPU_API cuFuncGetName(const char** name, CUfunction f) { return name_of(name, f); }
-SOFTGPU_API cuKernelGetName(const char** name, CUkernel k) { return name_of(name, k); }
-SOFTGPU_API cuFuncSetCacheConfig(CUfunction f, CUfunc_cache) { return state().kernels.find(f) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; }
+SOFTGPU_API cuFuncGetAttribute(int* out, CUfunction_attribute a, CUfunction f) {
+  return get_attribute(out, a, f);
+}
+SOFTGPU_API cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
+  return set_attribute(f, a, value);
+}
+SOFTGPU_API cuKernelGetAttribute(int* out, CUfunction_attribute a, CUkernel k, CUdevice) {
+  return get_attribute(out, a, k);
+}
+SOFTGPU_API cuKernelSetAttribute(CUfunction_attribute a, int value, CUkernel k, CUdevice) {
+  return set_attribute(k, a, value);
+}
+SOFTGPU_API cuFuncGetParamInfo(CUfunction f, size_t i, size_t* offset, size_t* size) {
+  return param_info(f, i, offset, size);
+}
+SOFTGPU_API cuKernelGetParamInfo(CUkernel k, size_t i, size_t* offset, size_t* size) {
+  return param_info(k, i, offset, size);
+}
+SOFTGPU_API cuFuncGetName(const char** name, CUfunction f) {
+  return name_of(name, f);
+}
+SOFTGPU_API cuKernelGetName(const char** name, CUkernel k) {
+  return name_of(name, k);
+}
+SOFTGPU_API cuFuncSetCacheConfig(CUfunction f, CUfunc_cache) {
+  return state().kernels.find(f) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
 SOFTGPU_API cuFuncGetModule(CUmodule* out, CUfunction f) {
   const auto kernel = state().kernels.find(f);
   if (out == nullptr || kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUmodule>(kernel->module.get());
   return state().modules.find(*out) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-SOFTGPU_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction f, int block_size, size_t shared, unsigned int) {
-  const auto kernel = state().kernels.find(f);
-  if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const std::size_t per_block = kernel->info().static_shared_bytes + shared;
-  const int by_shared = per_block == 0 ? 32 : static_cast<int>(std::min<std::size_t>(233472 / per_block, 32));
-  *blocks = block_size > static_cast<int>(kernel->info().max_threads_per_block) ? 0 : std::min({2048 / block_size, by_shared, 32});
-  return CUDA_SUCCESS;
-}
-SOFTGPU_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction f, int block_size, size_t shared) {
-  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, f, block_size, shared, 0);
 }

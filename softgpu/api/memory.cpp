@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
+
 namespace sluice::softgpu {
 
 bool is_pinned(const void* host, std::size_t bytes) {
@@ -12,7 +14,7 @@ bool is_pinned(const void* host, std::size_t bytes) {
   auto after = s.host_ranges.upper_bound(address);
   if (after == s.host_ranges.begin()) return false;
   const auto& [begin, range] = *std::prev(after);
-  return address - begin + bytes <= range.bytes;
+  return address - begin < range.bytes && bytes <= range.bytes - (address - begin);
 }
 
 }  // namespace sluice::softgpu
@@ -21,6 +23,15 @@ using namespace sluice::softgpu;
 
 namespace {
 constexpr std::size_t kPitchAlign = 512;
+constexpr std::size_t kPitchMax = 2147483647;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+
+/// Of the device whose memory it is; pinned memory belongs to the first.
+int visible_ordinal(CUdeviceptr p) {
+  const auto& devices = state().devices;
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i]->arena->contains(p)) return static_cast<int>(i);
+  return 0;
+}
 
 std::optional<Arena::Block> find_block(CUdeviceptr p) {
   for (const auto& device : state().devices)
@@ -40,10 +51,15 @@ SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height, unsigned int) {
-  if (out == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
+                               unsigned int) {
+  if (out == nullptr || pitch == nullptr || width == 0 || height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (width > kPitchMax) return CUDA_ERROR_INVALID_VALUE;
   *pitch = (width + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
-  return cuMemAlloc_v2(out, *pitch * height);
+  std::size_t bytes = 0;
+  return __builtin_mul_overflow(*pitch, height, &bytes) ? CUDA_ERROR_OUT_OF_MEMORY
+                                                        : cuMemAlloc_v2(out, bytes);
 }
 
 SOFTGPU_API cuMemFree_v2(CUdeviceptr p) {
@@ -52,9 +68,13 @@ SOFTGPU_API cuMemFree_v2(CUdeviceptr p) {
   if (p == 0) return CUDA_SUCCESS;
   const auto block = find_block(p);
   if (!block || block->address != p) return CUDA_ERROR_INVALID_VALUE;
-  SOFTGPU_CHECK(wait_all(*context, pending(*context)));  // kernels may still use it
+  // Kernels may still use it, in the context that it belongs to or in this one.
+  const auto owner = state().contexts.find(block->owner);
+  if (owner != nullptr && owner != context) wait_all(*owner, pending(*owner));
+  SOFTGPU_CHECK(wait_all(*context, pending(*context)));
   for (const auto& device : state().devices)
-    if (device->arena->contains(p)) return device->arena->free(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (device->arena->contains(p))
+      return device->arena->free(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -92,7 +112,9 @@ SOFTGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) { return cuMemHostAlloc(out, bytes, 0); }
+SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) {
+  return cuMemHostAlloc(out, bytes, 0);
+}
 
 SOFTGPU_API cuMemFreeHost(void* p) {
   std::shared_ptr<Context> context;
@@ -122,7 +144,8 @@ SOFTGPU_API cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
   const auto begin = reinterpret_cast<std::uint64_t>(p);
   const auto after = s.host_ranges.lower_bound(begin);
   const bool overlaps_next = after != s.host_ranges.end() && after->first < begin + bytes;
-  const bool overlaps_previous = after != s.host_ranges.begin() && std::prev(after)->first + std::prev(after)->second.bytes > begin;
+  const bool overlaps_previous = after != s.host_ranges.begin() &&
+                                 std::prev(after)->first + std::prev(after)->second.bytes > begin;
   if (overlaps_next || overlaps_previous) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   s.host_ranges[begin] = HostRange{bytes, flags, false};
   return CUDA_SUCCESS;
@@ -135,7 +158,8 @@ SOFTGPU_API cuMemHostUnregister(void* p) {
   State& s = state();
   const std::lock_guard lock(s.host_mutex);
   const auto found = s.host_ranges.find(reinterpret_cast<std::uint64_t>(p));
-  if (found == s.host_ranges.end() || found->second.is_ours) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (found == s.host_ranges.end() || found->second.is_ours)
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   s.host_ranges.erase(found);
   return CUDA_SUCCESS;
 }
@@ -152,7 +176,8 @@ SOFTGPU_API cuMemHostGetFlags(unsigned int* flags, void* p) {
 
 SOFTGPU_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned int) {
   if (out == nullptr || !is_pinned(p, 1)) return CUDA_ERROR_INVALID_VALUE;
-  *out = reinterpret_cast<CUdeviceptr>(p);  // kernels run in this process: host memory is theirs too
+  *out =
+      reinterpret_cast<CUdeviceptr>(p);  // kernels run in this process: host memory is theirs too
   return CUDA_SUCCESS;
 }
 
@@ -164,16 +189,28 @@ SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUde
   if (!block && !is_host) return CUDA_ERROR_INVALID_VALUE;
   const auto context = block ? static_cast<Context*>(block->owner) : nullptr;
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(out) = reinterpret_cast<CUcontext>(context); break;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *static_cast<CUmemorytype*>(out) = block ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *static_cast<CUdeviceptr*>(out) = p; break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(out) = reinterpret_cast<CUcontext>(context);
+      break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<CUmemorytype*>(out) = block ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(out) = p;
+      break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (block) return CUDA_ERROR_INVALID_VALUE;
       *static_cast<void**>(out) = reinterpret_cast<void*>(p);
       break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<int*>(out) = 0; break;
-    case CU_POINTER_ATTRIBUTE_MAPPED: *static_cast<int*>(out) = 1; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(out) = context != nullptr ? context->device->ordinal : 0; break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<int*>(out) = 0;
+      break;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      *static_cast<int*>(out) = 1;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(out) = visible_ordinal(p);
+      break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       if (!block) return CUDA_ERROR_INVALID_VALUE;
       *static_cast<CUdeviceptr*>(out) = block->address;
@@ -182,9 +219,49 @@ SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUde
       if (!block) return CUDA_ERROR_INVALID_VALUE;
       *static_cast<std::size_t*>(out) = block->bytes;
       break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *static_cast<unsigned long long*>(out) = block ? block->address : p; break;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *static_cast<unsigned*>(out) = 0; break;
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      *static_cast<unsigned long long*>(out) = block ? block->address : p;
+      break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<unsigned*>(out) = 0;
+      break;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+
+// Unlike the call for one attribute, a stranger's address is no error here: its values are zero.
+SOFTGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** out,
+                                   CUdeviceptr p) {
+  if (attributes == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  for (unsigned i = 0; i < count; ++i) {
+    if (out[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::size_t bytes = 0;
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      case CU_POINTER_ATTRIBUTE_MAPPED:
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        bytes = 4;
+        break;
+      case CU_POINTER_ATTRIBUTE_CONTEXT:
+      case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        bytes = 8;
+        break;
+      default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    std::memset(out[i], 0, bytes);
+    if (cuPointerGetAttribute(out[i], attributes[i], p) != CUDA_SUCCESS &&
+        attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+      *static_cast<int*>(out[i]) = CU_DEVICE_INVALID;
   }
   return CUDA_SUCCESS;
 }

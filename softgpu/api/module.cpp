@@ -1,4 +1,5 @@
-// Modules and libraries: both are a LoadedModule, loaded whole; kernels compile at their first launch.
+// Modules and libraries: both are a LoadedModule, loaded whole; kernels compile at their first
+// launch.
 #include "common/log.h"
 #include "softgpu/api/image.h"
 #include "softgpu/api/state.h"
@@ -24,7 +25,8 @@ struct JitLogs {
 
   JitLogs(unsigned count, const CUjit_option* options, void** values) {
     for (unsigned i = 0; i < count; ++i) {
-      const auto size = static_cast<std::size_t>(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(values[i])));
+      const auto size = static_cast<std::size_t>(
+          static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(values[i])));
       if (options[i] == CU_JIT_ERROR_LOG_BUFFER) error = static_cast<char*>(values[i]);
       if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) error_bytes = size;
       if (options[i] == CU_JIT_INFO_LOG_BUFFER) info = static_cast<char*>(values[i]);
@@ -60,26 +62,38 @@ CUresult place_globals(LoadedModule& module, void* owner) {
       const auto target = module.globals.find(r.symbol);
       if (target == module.globals.end()) return CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
       const std::uint64_t value = target->second.at + static_cast<std::uint64_t>(r.addend);
-      std::memcpy(reinterpret_cast<void*>(module.globals[g.name].at + r.offset_bytes), &value, sizeof value);
+      std::memcpy(reinterpret_cast<void*>(module.globals[g.name].at + r.offset_bytes), &value,
+                  sizeof value);
     }
   return CUDA_SUCCESS;
 }
 
-CUresult load(const void* image, Device* device, void* owner, const JitLogs& logs, std::shared_ptr<LoadedModule>* out) {
+/// What a load function was given; `bytes` is SIZE_MAX for an address of the program's.
+struct Image {
+  const void* data;
+  std::size_t bytes;
+};
+
+CUresult load(const Image& image, Device* device, void* owner, const JitLogs& logs,
+              std::shared_ptr<LoadedModule>* out) {
   std::string ptx;
-  SOFTGPU_CHECK(ptx_of_image(image, arch_of(*device), &ptx));
+  SOFTGPU_CHECK(ptx_of_image(image.data, arch_of(*device), &ptx, image.bytes));
   auto program = Program::load(ptx);
   if (!program) {
     logs.fail("softgpu: " + program.error().log + "\n");
     SLUICE_LOG_INFO("softgpu", "PTX refused: {}", program.error().log);
     switch (program.error().failure) {
-      case LoadFailure::kInvalidPtx: return CUDA_ERROR_INVALID_PTX;
-      case LoadFailure::kUnsupportedVersion: return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-      case LoadFailure::kUnresolvedSymbol: return CUDA_ERROR_INVALID_PTX;
+      case LoadFailure::kInvalidPtx:
+        return CUDA_ERROR_INVALID_PTX;
+      case LoadFailure::kUnsupportedVersion:
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+      case LoadFailure::kUnresolvedSymbol:
+        return CUDA_ERROR_INVALID_PTX;
     }
   }
   auto module = std::make_shared<LoadedModule>();
   module->device = device;
+  module->owner = owner;
   module->program = std::move(*program);
   SOFTGPU_CHECK(place_globals(*module, owner));
   *out = std::move(module);
@@ -98,13 +112,17 @@ CUresult kernel_of(const std::shared_ptr<LoadedModule>& module, const char* name
     auto kernel = std::make_shared<Kernel>();
     kernel->module = module;
     kernel->index = i;
+    // Without opting in, static and dynamic shared memory share 48 KiB.
+    kernel->max_dynamic_shared_bytes =
+        std::max(0, 48 * 1024 - static_cast<int>(kernels[i].static_shared_bytes));
     *out = module->functions[name] = state().kernels.add(std::move(kernel));
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_NOT_FOUND;
 }
 
-CUresult global_of(const LoadedModule& module, const char* name, CUdeviceptr* at, std::size_t* bytes) {
+CUresult global_of(const LoadedModule& module, const char* name, CUdeviceptr* at,
+                   std::size_t* bytes) {
   const auto found = module.globals.find(name);
   if (found == module.globals.end()) return CUDA_ERROR_NOT_FOUND;
   if (at != nullptr) *at = found->second.at;
@@ -143,24 +161,47 @@ void wait_everywhere(LoadedModule& module) {
 
 using namespace sluice::softgpu;
 
-SOFTGPU_API cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count, CUjit_option* options, void** values) {
-  if (out == nullptr || image == nullptr || (count > 0 && (options == nullptr || values == nullptr))) return CUDA_ERROR_INVALID_VALUE;
+namespace {
+
+CUresult load_module(CUmodule* out, const Image& image, const JitLogs& logs) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   std::shared_ptr<LoadedModule> module;
-  SOFTGPU_CHECK(load(image, context->device, context.get(), JitLogs(count, options, values), &module));
+  SOFTGPU_CHECK(load(image, context->device, context.get(), logs, &module));
   *out = state().modules.add(std::move(module));
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuModuleLoadData(CUmodule* out, const void* image) { return cuModuleLoadDataEx(out, image, 0, nullptr, nullptr); }
-SOFTGPU_API cuModuleLoadFatBinary(CUmodule* out, const void* image) { return cuModuleLoadDataEx(out, image, 0, nullptr, nullptr); }
+CUresult load_library(CUlibrary* out, const Image& image, const JitLogs& logs) {
+  std::shared_ptr<LoadedModule> module;
+  SOFTGPU_CHECK(load(image, library_device(), nullptr, logs, &module));
+  *out = state().libraries.add(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SOFTGPU_API cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count,
+                               CUjit_option* options, void** values) {
+  if (out == nullptr || image == nullptr ||
+      (count > 0 && (options == nullptr || values == nullptr)))
+    return CUDA_ERROR_INVALID_VALUE;
+  return load_module(out, {image, SIZE_MAX}, JitLogs(count, options, values));
+}
+
+SOFTGPU_API cuModuleLoadData(CUmodule* out, const void* image) {
+  return cuModuleLoadDataEx(out, image, 0, nullptr, nullptr);
+}
+SOFTGPU_API cuModuleLoadFatBinary(CUmodule* out, const void* image) {
+  return cuModuleLoadDataEx(out, image, 0, nullptr, nullptr);
+}
 
 SOFTGPU_API cuModuleLoad(CUmodule* out, const char* path) {
   if (out == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string image;
+  SOFTGPU_CHECK(initialised());
   SOFTGPU_CHECK(read_file(path, &image));
-  return cuModuleLoadData(out, image.c_str());
+  return load_module(out, {image.data(), image.size()}, JitLogs(0, nullptr, nullptr));
 }
 
 SOFTGPU_API cuModuleUnload(CUmodule handle) {
@@ -191,11 +232,13 @@ SOFTGPU_API cuModuleEnumerateFunctions(CUfunction* out, unsigned int count, CUmo
   const auto module = state().modules.find(handle);
   if (out == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto& kernels = module->program->kernels();
-  for (std::size_t i = 0; i < count && i < kernels.size(); ++i) SOFTGPU_CHECK(kernel_of(module, kernels[i].name.c_str(), &out[i]));
+  for (std::size_t i = 0; i < count && i < kernels.size(); ++i)
+    SOFTGPU_CHECK(kernel_of(module, kernels[i].name.c_str(), &out[i]));
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuModuleGetGlobal_v2(CUdeviceptr* at, size_t* bytes, CUmodule handle, const char* name) {
+SOFTGPU_API cuModuleGetGlobal_v2(CUdeviceptr* at, size_t* bytes, CUmodule handle,
+                                 const char* name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
   const auto module = state().modules.find(handle);
@@ -208,21 +251,24 @@ SOFTGPU_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option* options, void** values, unsigned int count, CUlibraryOption*, void**, unsigned int) {
-  if (out == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
+SOFTGPU_API cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option* options,
+                              void** values, unsigned int count, CUlibraryOption*, void**,
+                              unsigned int) {
+  if (out == nullptr || code == nullptr || (count > 0 && (options == nullptr || values == nullptr)))
+    return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
-  Device* device = library_device();
-  std::shared_ptr<LoadedModule> module;
-  SOFTGPU_CHECK(load(code, device, nullptr, JitLogs(count, options, values), &module));
-  *out = state().libraries.add(std::move(module));
-  return CUDA_SUCCESS;
+  return load_library(out, {code, SIZE_MAX}, JitLogs(count, options, values));
 }
 
-SOFTGPU_API cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* options, void** values, unsigned int count, CUlibraryOption* lo, void** lv, unsigned int ln) {
-  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+SOFTGPU_API cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_option* options,
+                                  void** values, unsigned int count, CUlibraryOption*, void**,
+                                  unsigned int) {
+  if (out == nullptr || path == nullptr || (count > 0 && (options == nullptr || values == nullptr)))
+    return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
   std::string image;
   SOFTGPU_CHECK(read_file(path, &image));
-  return cuLibraryLoadData(out, image.c_str(), options, values, count, lo, lv, ln);
+  return load_library(out, {image.data(), image.size()}, JitLogs(count, options, values));
 }
 
 SOFTGPU_API cuLibraryUnload(CUlibrary handle) {
@@ -239,7 +285,8 @@ SOFTGPU_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
   const auto module = state().libraries.find(handle);
-  return module != nullptr ? kernel_of(module, name, reinterpret_cast<CUfunction*>(out)) : CUDA_ERROR_INVALID_HANDLE;
+  return module != nullptr ? kernel_of(module, name, reinterpret_cast<CUfunction*>(out))
+                           : CUDA_ERROR_INVALID_HANDLE;
 }
 
 SOFTGPU_API cuLibraryGetKernelCount(unsigned int* count, CUlibrary handle) {
@@ -268,4 +315,35 @@ SOFTGPU_API cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *out = reinterpret_cast<CUfunction>(kernel);
   return state().kernels.find(kernel) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuLibraryEnumerateKernels(CUkernel* out, unsigned int count, CUlibrary handle) {
+  const auto module = state().libraries.find(handle);
+  if (out == nullptr || module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto& kernels = module->program->kernels();
+  for (std::size_t i = 0; i < count && i < kernels.size(); ++i)
+    SOFTGPU_CHECK(
+        kernel_of(module, kernels[i].name.c_str(), reinterpret_cast<CUfunction*>(&out[i])));
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuKernelGetLibrary(CUlibrary* out, CUkernel handle) {
+  const auto kernel = state().kernels.find(handle);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = reinterpret_cast<CUlibrary>(kernel->module.get());
+  return state().libraries.find(*out) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice) {
+  return state().kernels.find(kernel) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFTGPU_API cuFuncIsLoaded(CUfunctionLoadingState* out, CUfunction f) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = CU_FUNCTION_LOADING_STATE_LOADED;
+  return state().kernels.find(f) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+SOFTGPU_API cuFuncLoad(CUfunction f) {
+  return state().kernels.find(f) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -1,4 +1,5 @@
-// The _ptsz and _ptds entry points run the ordinary ones with stream 0 meaning the calling thread's own stream.
+// The _ptsz and _ptds entry points run the ordinary ones with stream 0 meaning the calling thread's
+// own stream.
 #pragma once
 
 namespace sluice::softgpu {

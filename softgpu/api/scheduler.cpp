@@ -27,6 +27,8 @@ Pool& pool() {
   return *instance;
 }
 
+void grow(Pool& p, unsigned free_threads);
+
 void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   operation->work();
@@ -39,6 +41,8 @@ void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& l
     if (--next->waiting_for == 0) {
       p.ready.push_back(next);
       p.ready_changed.notify_one();
+      // This thread takes one of them; a host function among them may wait for another.
+      grow(p, p.idle + 1);
     }
   operation->successors.clear();
   p.finished.notify_all();
@@ -59,9 +63,10 @@ void* serve(void*) {
   }
 }
 
-/// One more thread when there is more to do than threads that wait. Called with the lock held.
-void grow(Pool& p) {
-  if (p.idle >= p.ready.size() || p.threads >= kThreadsMax) return;
+/// One more thread when there is more to do than `free_threads` can take. Called with the lock
+/// held.
+void grow(Pool& p, unsigned free_threads) {
+  if (free_threads >= p.ready.size() || p.threads >= kThreadsMax) return;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
@@ -89,7 +94,7 @@ void schedule(const OperationPtr& operation, const std::vector<OperationPtr>& be
   }
   if (operation->waiting_for != 0) return;
   p.ready.push_back(operation);
-  grow(p);
+  grow(p, p.idle);
   p.ready_changed.notify_one();
 }
 

@@ -1,5 +1,6 @@
-// Runs operations (kernels, copies, host functions) in the order that streams and events demand, on a pool of threads that
-// grows when operations block. One for the process; every function is thread-safe.
+// Runs operations (kernels, copies, host functions) in the order that streams and events demand, on
+// a pool of threads that grows when operations block. One for the process; every function is
+// thread-safe.
 #pragma once
 
 #include <cuda.h>

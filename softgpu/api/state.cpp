@@ -18,8 +18,10 @@ bool is_sticky(CUresult result) {
     case CUDA_ERROR_ASSERT:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_LAUNCH_FAILED: return true;
-    default: return false;
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -31,9 +33,15 @@ std::uint64_t thread_number() {
 
 }  // namespace
 
-PerThreadDefaultStream::PerThreadDefaultStream() noexcept { ++t_per_thread_depth; }
-PerThreadDefaultStream::~PerThreadDefaultStream() { --t_per_thread_depth; }
-bool PerThreadDefaultStream::is_active() noexcept { return t_per_thread_depth > 0; }
+PerThreadDefaultStream::PerThreadDefaultStream() noexcept {
+  ++t_per_thread_depth;
+}
+PerThreadDefaultStream::~PerThreadDefaultStream() {
+  --t_per_thread_depth;
+}
+bool PerThreadDefaultStream::is_active() noexcept {
+  return t_per_thread_depth > 0;
+}
 
 State& state() {
   static State* instance = new State;
@@ -48,7 +56,9 @@ std::vector<CUcontext>& context_stack() {
 
 Device* device_of(CUdevice device) {
   auto& devices = state().devices;
-  return device >= 0 && static_cast<std::size_t>(device) < devices.size() ? devices[static_cast<std::size_t>(device)].get() : nullptr;
+  return device >= 0 && static_cast<std::size_t>(device) < devices.size()
+             ? devices[static_cast<std::size_t>(device)].get()
+             : nullptr;
 }
 
 CUresult current(std::shared_ptr<Context>* out) {
@@ -61,16 +71,19 @@ CUresult current(std::shared_ptr<Context>* out) {
 }
 
 CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out) {
-  const bool is_default = handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+  const bool is_default =
+      handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
   if (!is_default) {
     SOFTGPU_CHECK(initialised());
     *out = state().streams.find(handle);
     if (*out == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if ((*out)->context->is_dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return (*out)->context->sticky;
   }
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
-  if (handle == CU_STREAM_PER_THREAD || (handle == nullptr && PerThreadDefaultStream::is_active())) {
+  if (handle == CU_STREAM_PER_THREAD ||
+      (handle == nullptr && PerThreadDefaultStream::is_active())) {
     const std::lock_guard lock(context->mutex);
     auto& own = context->per_thread[thread_number()];
     if (own == nullptr) {
@@ -84,14 +97,34 @@ CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work, OperationPtr* out, bool always) {
+namespace {
+/// The legacy stream would have to wait for them. Called with the context's mutex held.
+bool invalidate_blocking_captures(Context& context) {
+  bool is_any = false;
+  for (const auto& weak : context.streams) {
+    const auto other = weak.lock();
+    if (other == nullptr || !other->is_blocking() || other->capture == nullptr) continue;
+    other->capture->is_invalid = true;
+    is_any = true;
+  }
+  return is_any;
+}
+}  // namespace
+
+CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work,
+                OperationPtr* out, bool always) {
   Context& context = *stream->context;
   const std::lock_guard lock(context.mutex);
   if (stream->capture != nullptr) {
     if (stream->capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    stream->capture->graph->nodes.push_back(std::move(work));
+    Capture& capture = *stream->capture;
+    capture.graph->nodes.push_back(std::move(work));
+    stream->seen[stream->id] = capture.tails[stream->id] = capture.graph->nodes.size();
     return CUDA_SUCCESS;
   }
+  if (context.legacy == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (stream == context.legacy && invalidate_blocking_captures(context))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   auto operation = std::make_shared<Operation>();
   // shared: the context must outlive the work even if the program destroys it meanwhile
   operation->work = [work = std::move(work), context = stream->context, always]() -> CUresult {
@@ -105,7 +138,8 @@ CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()>
   if (stream == context.legacy) {
     std::erase_if(context.streams, [](const std::weak_ptr<Stream>& s) { return s.expired(); });
     for (const auto& weak : context.streams)
-      if (const auto other = weak.lock(); other != nullptr && other->is_blocking()) before.push_back(other->last);
+      if (const auto other = weak.lock(); other != nullptr && other->is_blocking())
+        before.push_back(other->last);
   } else if (stream->is_blocking()) {
     before.push_back(context.legacy->last);
   }
@@ -121,16 +155,30 @@ std::vector<OperationPtr> pending(const std::shared_ptr<Stream>& stream) {
   std::vector<OperationPtr> out = {stream->last};
   if (stream == context.legacy)
     for (const auto& weak : context.streams)
-      if (const auto other = weak.lock(); other != nullptr && other->is_blocking()) out.push_back(other->last);
+      if (const auto other = weak.lock(); other != nullptr && other->is_blocking())
+        out.push_back(other->last);
   return out;
 }
 
 std::vector<OperationPtr> pending(Context& context) {
   const std::lock_guard lock(context.mutex);
-  std::vector<OperationPtr> out = {context.legacy->last};
+  std::vector<OperationPtr> out;
+  if (context.legacy != nullptr) out.push_back(context.legacy->last);
   for (const auto& weak : context.streams)
     if (const auto stream = weak.lock()) out.push_back(stream->last);
   return out;
+}
+
+bool is_capturing(const std::shared_ptr<Stream>& stream) {
+  const std::lock_guard lock(stream->context->mutex);
+  return stream->capture != nullptr;
+}
+
+CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream) {
+  const std::lock_guard lock(stream->context->mutex);
+  if (stream->capture == nullptr) return CUDA_SUCCESS;
+  stream->capture->is_invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations) {
@@ -138,7 +186,8 @@ CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations)
   return context.sticky;
 }
 
-std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags, int priority) {
+std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags,
+                                    int priority) {
   auto stream = std::make_shared<Stream>();
   stream->context = context;
   stream->flags = flags;
@@ -157,11 +206,26 @@ std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_pr
   return context;
 }
 
+namespace {
+/// What a context owned dies with it; a handle kept by the program is unknown from now on.
+void forget_objects_of(Context& context) {
+  State& s = state();
+  const auto is_own = [&](const auto& object) { return object.context.get() == &context; };
+  s.streams.remove_if(is_own);
+  s.events.remove_if(is_own);
+  const auto is_module_of = [&](const LoadedModule& module) { return module.owner == &context; };
+  s.kernels.remove_if([&](const Kernel& kernel) { return is_module_of(*kernel.module); });
+  s.modules.remove_if(is_module_of);
+}
+}  // namespace
+
 void destroy_context(const std::shared_ptr<Context>& context) {
   for (const OperationPtr& operation : pending(*context)) wait_for(operation);
   context->is_dead = true;
+  forget_objects_of(*context);
   context->device->arena->free_all(context.get());
   const std::lock_guard lock(context->mutex);
+  context->streams.clear();
   context->per_thread.clear();
   context->legacy->last = nullptr;
   context->legacy = nullptr;  // breaks the cycle of context and stream
@@ -176,7 +240,8 @@ int unsupported_function(const char* name) noexcept {
   static std::mutex mutex;
   static auto* told = new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  if (told->insert(name).second) SLUICE_LOG_WARN("softgpu", "{} is not supported by the software GPU", name);
+  if (told->insert(name).second)
+    SLUICE_LOG_WARN("softgpu", "{} is not supported by the software GPU", name);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -1,7 +1,7 @@
 // The objects behind the driver API's handles, and what every entry point starts with.
 //
-// Lock order: Context::mutex, then the scheduler's own. Handles are addresses of live objects; every use is looked up, so a
-// stale or foreign one is CUDA_ERROR_INVALID_HANDLE and not a crash.
+// Lock order: Context::mutex, then the scheduler's own. Handles are addresses of live objects;
+// every use is looked up, so a stale or foreign one is CUDA_ERROR_INVALID_HANDLE and not a crash.
 #pragma once
 
 #include "softgpu/api/scheduler.h"
@@ -35,6 +35,7 @@ struct Device {
 /// A recorded graph: nodes in an order in which they may run.
 struct Graph {
   std::vector<std::function<CUresult()>> nodes;
+  std::mutex replay;
 };
 
 /// One capture sequence; shared by the streams that take part in it.
@@ -44,6 +45,9 @@ struct Capture {
   CUstreamCaptureMode mode{};
   std::uint64_t id = 0;
   bool is_invalid = false;
+  bool is_ended = false;
+  /// Number of the last node that each stream (by id) recorded; 1 is the capture's first node.
+  std::map<std::uint64_t, std::size_t> tails;
 };
 
 struct Stream {
@@ -51,16 +55,19 @@ struct Stream {
   unsigned flags = 0;
   int priority = 0;
   std::uint64_t id = 0;
-  OperationPtr last;                  ///< guarded by Context::mutex, as all below
+  OperationPtr last;  ///< guarded by Context::mutex, as all below
   std::shared_ptr<Capture> capture;
+  /// While capturing: the last node of each stream that this stream's next node comes behind.
+  std::map<std::uint64_t, std::size_t> seen;
   [[nodiscard]] bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
 
 struct Event {
   std::shared_ptr<Context> context;
   unsigned flags = 0;
-  OperationPtr recorded;              ///< guarded by Context::mutex
-  std::shared_ptr<Capture> captured;  ///< recorded inside a capture
+  OperationPtr recorded;                      ///< guarded by Context::mutex
+  std::shared_ptr<Capture> captured;          ///< recorded inside a capture
+  std::map<std::uint64_t, std::size_t> seen;  ///< Stream::seen at the record
 };
 
 struct LoadedModule;
@@ -76,12 +83,19 @@ struct Kernel {
 struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
   ~LoadedModule();
   Device* device = nullptr;
+  void* owner = nullptr;  ///< the context of a module, null for a library
   std::unique_ptr<Program> program;
-  struct Address { std::uint64_t at; std::size_t bytes; };
+  struct Address {
+    std::uint64_t at;
+    std::size_t bytes;
+  };
   std::map<std::string, Address> globals;
-  std::map<std::string, CUfunction> functions;  ///< handles given out; the objects live in the registry
+  std::map<std::string, CUfunction>
+      functions;  ///< handles given out; the objects live in the registry
 };
-inline const KernelInfo& Kernel::info() const { return module->program->kernels()[index]; }
+inline const KernelInfo& Kernel::info() const {
+  return module->program->kernels()[index];
+}
 
 struct Context {
   Device* device = nullptr;
@@ -120,6 +134,20 @@ class Registry {
     objects_.erase(found);
     return object;
   }
+  template <class Predicate>
+  void remove_if(const Predicate& is_wanted) {
+    std::vector<std::shared_ptr<Object>>
+        gone;  // dies without the lock: destructors may come back here
+    const std::lock_guard lock(mutex_);
+    for (auto it = objects_.begin(); it != objects_.end();) {
+      if (!is_wanted(*it->second)) {
+        ++it;
+        continue;
+      }
+      gone.push_back(std::move(it->second));
+      it = objects_.erase(it);
+    }
+  }
 
  private:
   std::mutex mutex_;
@@ -156,16 +184,24 @@ CUresult current(std::shared_ptr<Context>* out);
 std::vector<CUcontext>& context_stack();
 Device* device_of(CUdevice device);
 
-/// Stream of a handle: 0 = legacy (or the thread's own under PerThreadDefaultStream), CU_STREAM_PER_THREAD.
+/// Stream of a handle: 0 = legacy (or the thread's own under PerThreadDefaultStream),
+/// CU_STREAM_PER_THREAD.
 CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out);
-/// Puts work into the stream: runs it in stream order, or records it while the stream captures. A result of 700 and its kin
-/// makes the context's error sticky; after one, work that is not `always` is skipped.
-CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work, OperationPtr* out = nullptr, bool always = false);
+/// Puts work into the stream: runs it in stream order, or records it while the stream captures. A
+/// result of 700 and its kin makes the context's error sticky; after one, work that is not `always`
+/// is skipped.
+CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work,
+                OperationPtr* out = nullptr, bool always = false);
 /// Everything that the stream (or every stream of the context) must have finished.
 std::vector<OperationPtr> pending(const std::shared_ptr<Stream>& stream);
 std::vector<OperationPtr> pending(Context& context);
 CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations);
-std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags, int priority);
+bool is_capturing(const std::shared_ptr<Stream>& stream);
+/// For calls that a capturing stream cannot take: STREAM_CAPTURE_UNSUPPORTED, and the capture is
+/// spoilt.
+CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream);
+std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags,
+                                    int priority);
 std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary);
 void destroy_context(const std::shared_ptr<Context>& context);
 bool is_pinned(const void* host, std::size_t bytes);
@@ -174,7 +210,7 @@ int device_attribute(const Device& device, CUdevice_attribute attribute, bool* i
 }  // namespace sluice::softgpu
 
 #define SOFTGPU_API extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
-#define SOFTGPU_CHECK(...)                                              \
-  do {                                                                  \
+#define SOFTGPU_CHECK(...)                                                      \
+  do {                                                                          \
     if (const CUresult bad_ = (__VA_ARGS__); bad_ != CUDA_SUCCESS) return bad_; \
   } while (0)

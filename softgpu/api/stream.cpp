@@ -1,10 +1,13 @@
 // Streams and host functions in them.
 #include "softgpu/api/state.h"
 
+#include <algorithm>
+
 using namespace sluice::softgpu;
 
 SOFTGPU_API cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
-  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   auto stream = make_stream(context, flags, priority);
@@ -16,7 +19,9 @@ SOFTGPU_API cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int pr
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuStreamCreate(CUstream* out, unsigned int flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+SOFTGPU_API cuStreamCreate(CUstream* out, unsigned int flags) {
+  return cuStreamCreateWithPriority(out, flags, 0);
+}
 
 SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
   SOFTGPU_CHECK(initialised());
@@ -38,14 +43,14 @@ SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
 SOFTGPU_API cuStreamSynchronize(CUstream handle) {
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  SOFTGPU_CHECK(refuse_in_capture(stream));
   return wait_all(*stream->context, pending(stream));
 }
 
 SOFTGPU_API cuStreamQuery(CUstream handle) {
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  SOFTGPU_CHECK(refuse_in_capture(stream));
   for (const OperationPtr& operation : pending(stream))
     if (!is_done(operation)) return CUDA_ERROR_NOT_READY;
   return stream->context->sticky;
@@ -58,17 +63,27 @@ SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned in
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   OperationPtr recorded;
   std::shared_ptr<Capture> captured;
+  std::map<std::uint64_t, std::size_t> seen;
   {
     const std::lock_guard lock(event->context->mutex);
     recorded = event->recorded;
     captured = event->captured;
+    seen = event->seen;
   }
   {
     const std::lock_guard lock(stream->context->mutex);
-    if (captured != nullptr && stream->capture == nullptr) stream->capture = captured;  // the stream joins the capture
-    if (captured != nullptr && stream->capture != captured) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    if (captured != nullptr) return CUDA_SUCCESS;  // nodes of one capture run in the order they were recorded
-    if (stream->capture != nullptr) return recorded == nullptr ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    if (captured != nullptr) {
+      if (captured->is_ended) return CUDA_ERROR_CAPTURED_EVENT;
+      if (stream->context->legacy == stream) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+      if (stream->capture == nullptr) stream->capture = captured;  // the stream joins the capture
+      if (stream->capture != captured) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+      // Nodes of one capture run in the order they were recorded: nothing to add but what has been
+      // joined.
+      for (const auto& [id, node] : seen) stream->seen[id] = std::max(stream->seen[id], node);
+      return CUDA_SUCCESS;
+    }
+    if (stream->capture != nullptr)
+      return recorded == nullptr ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     if (recorded == nullptr) return CUDA_SUCCESS;
     auto gate = std::make_shared<Operation>();
     gate->work = [] { return CUDA_SUCCESS; };
@@ -115,16 +130,23 @@ SOFTGPU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
-  return submit(stream, [function, data] { function(data); return CUDA_SUCCESS; });
+  return submit(stream, [function, data] {
+    function(data);
+    return CUDA_SUCCESS;
+  });
 }
 
-SOFTGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned int flags) {
+SOFTGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data,
+                                unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return submit(stream, [context = stream->context, handle, callback, data] {
-    callback(handle, context->sticky, data);
-    return CUDA_SUCCESS;
-  }, nullptr, true);
+  SOFTGPU_CHECK(refuse_in_capture(stream));
+  return submit(
+      stream,
+      [context = stream->context, handle, callback, data] {
+        callback(handle, context->sticky, data);
+        return CUDA_SUCCESS;
+      },
+      nullptr, true);
 }

@@ -45,13 +45,18 @@ std::uint64_t start_time_of(int pid) {
   const char* p = std::strrchr(text, ')');
   unsigned long long value = 0;
   if (p != nullptr && (p[2] == 'Z' || p[2] == 'X')) return 0;
-  if (p == nullptr || std::sscanf(p + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &value) != 1) return 0;
+  if (p == nullptr ||
+      std::sscanf(
+          p + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+          &value) != 1)
+    return 0;
   return value;
 }
 
 class SharedAccount final : public Account {
  public:
-  SharedAccount(Shared* shared, std::size_t capacity) : shared_(shared), capacity_(capacity), pid_(::getpid()), start_time_(start_time_of(pid_)) {}
+  SharedAccount(Shared* shared, std::size_t capacity)
+      : shared_(shared), capacity_(capacity), pid_(::getpid()), start_time_(start_time_of(pid_)) {}
   ~SharedAccount() override { ::munmap(shared_, sizeof(Shared)); }
   SharedAccount(const SharedAccount&) = delete;
   SharedAccount& operator=(const SharedAccount&) = delete;
@@ -94,7 +99,8 @@ class SharedAccount final : public Account {
   class Lock {
    public:
     explicit Lock(Shared* shared) : shared_(shared) {
-      if (::pthread_mutex_lock(&shared_->mutex) == EOWNERDEAD) ::pthread_mutex_consistent(&shared_->mutex);
+      if (::pthread_mutex_lock(&shared_->mutex) == EOWNERDEAD)
+        ::pthread_mutex_consistent(&shared_->mutex);
     }
     ~Lock() { ::pthread_mutex_unlock(&shared_->mutex); }
     Lock(const Lock&) = delete;
@@ -142,13 +148,16 @@ void initialise(Shared* shared) {
 }  // namespace
 
 Result<std::unique_ptr<Account>> open_account(int ordinal, std::size_t capacity_bytes) {
-  const std::string name = format("/dev/shm/softgpu-{}-{}-{}", ::getuid(), ordinal, capacity_bytes >> 20);
+  const std::string name =
+      format("/dev/shm/softgpu-{}-{}-{}", ::getuid(), ordinal, capacity_bytes >> 20);
   const Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return fail(system_error("opening the memory account " + name, errno));
   ::flock(fd.get(), LOCK_EX);
-  struct stat info{};
-  if (::fstat(fd.get(), &info) != 0 || info.st_uid != ::getuid()) return fail(ErrorCode::kPermission, name + " belongs to somebody else");
-  if (info.st_size < static_cast<off_t>(sizeof(Shared)) && ::ftruncate(fd.get(), sizeof(Shared)) != 0)
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0 || info.st_uid != ::getuid())
+    return fail(ErrorCode::kPermission, name + " belongs to somebody else");
+  if (info.st_size < static_cast<off_t>(sizeof(Shared)) &&
+      ::ftruncate(fd.get(), sizeof(Shared)) != 0)
     return fail(system_error("sizing the memory account " + name, errno));
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return fail(system_error("mapping the memory account " + name, errno));

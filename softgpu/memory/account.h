@@ -1,5 +1,6 @@
-// How much of a software GPU's memory each process uses: one file in shared memory per user and device, so that processes
-// share a device as they would share a GPU. What a dead process held is found and given back.
+// How much of a software GPU's memory each process uses: one file in shared memory per user and
+// device, so that processes share a device as they would share a GPU. What a dead process held is
+// found and given back.
 #pragma once
 
 #include "common/result.h"

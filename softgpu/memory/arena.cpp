@@ -16,23 +16,33 @@ constexpr std::uint64_t kFirstAddress = 0x2000'0000'0000;
 constexpr std::uint64_t kDeviceStride = std::uint64_t{1} << 40;
 constexpr std::size_t kAccountGranularity = 512;
 
-std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+std::size_t round_up(std::size_t value, std::size_t to) {
+  return (value + to - 1) / to * to;
+}
 /// Address space of a block: its pages and the guard page behind them.
-std::size_t footprint(std::size_t bytes) { return round_up(bytes, kPage) + kPage; }
-std::size_t charge_of(std::size_t bytes) { return round_up(bytes, kAccountGranularity); }
+std::size_t footprint(std::size_t bytes) {
+  return round_up(bytes, kPage) + kPage;
+}
+std::size_t charge_of(std::size_t bytes) {
+  return round_up(bytes, kAccountGranularity);
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Arena>> Arena::create(int ordinal, std::unique_ptr<Account> account) {
   // Room for fragmentation: freed ranges are reused first-fit.
-  const std::size_t bytes = round_up(std::min<std::size_t>(account->capacity_bytes() * 4, std::size_t{512} << 30), kHugePage);
-  void* hint = reinterpret_cast<void*>(kFirstAddress + static_cast<std::uint64_t>(ordinal) * kDeviceStride);
+  const std::size_t bytes = round_up(
+      std::min<std::size_t>(account->capacity_bytes() * 4, std::size_t{512} << 30), kHugePage);
+  void* hint =
+      reinterpret_cast<void*>(kFirstAddress + static_cast<std::uint64_t>(ordinal) * kDeviceStride);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* base = ::mmap(hint, bytes, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
   if (base == MAP_FAILED) base = ::mmap(nullptr, bytes, PROT_NONE, kFlags, -1, 0);
-  if (base == MAP_FAILED) return fail(system_error(format("reserving {} GiB of address space", bytes >> 30), errno));
+  if (base == MAP_FAILED)
+    return fail(system_error(format("reserving {} GiB of address space", bytes >> 30), errno));
   ::madvise(base, bytes, MADV_DONTDUMP);
-  return std::unique_ptr<Arena>(new Arena(reinterpret_cast<std::uint64_t>(base), bytes, std::move(account)));
+  return std::unique_ptr<Arena>(
+      new Arena(reinterpret_cast<std::uint64_t>(base), bytes, std::move(account)));
 }
 
 Arena::Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account)

@@ -1,5 +1,5 @@
-// Device memory of one software GPU: a reservation of address space in which every allocation has pages of its own and an
-// unmapped page behind it, so that a kernel that runs over the end faults.
+// Device memory of one software GPU: a reservation of address space in which every allocation has
+// pages of its own and an unmapped page behind it, so that a kernel that runs over the end faults.
 #pragma once
 
 #include "common/result.h"
@@ -18,11 +18,12 @@ class Arena {
  public:
   struct Block {
     std::uint64_t address = 0;
-    std::size_t bytes = 0;    ///< as asked for
-    void* owner = nullptr;    ///< the context
+    std::size_t bytes = 0;  ///< as asked for
+    void* owner = nullptr;  ///< the context
   };
 
-  /// Reserves address space where ordinary processes have nothing (0x2000'0000'0000 + 1 TiB per device), or anywhere.
+  /// Reserves address space where ordinary processes have nothing (0x2000'0000'0000 + 1 TiB per
+  /// device), or anywhere.
   static Result<std::unique_ptr<Arena>> create(int ordinal, std::unique_ptr<Account> account);
   ~Arena();
   Arena(const Arena&) = delete;
