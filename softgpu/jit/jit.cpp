@@ -51,11 +51,15 @@ Result<Engine*> make_engine() {
   JITDylib& main = engine->jit->getMainJITDylib();
   SymbolMap symbols;
   for (const Helper& helper : helpers())
-    symbols[engine->jit->mangleAndIntern(helper.name)] = {ExecutorAddr::fromPtr(helper.address), llvm::JITSymbolFlags::Exported};
-  if (auto error = main.define(absoluteSymbols(std::move(symbols)))) return fail(from_llvm("defining helpers", std::move(error)));
-  auto process = DynamicLibrarySearchGenerator::GetForCurrentProcess(engine->jit->getDataLayout().getGlobalPrefix());
+    symbols[engine->jit->mangleAndIntern(helper.name)] = {ExecutorAddr::fromPtr(helper.address),
+                                                          llvm::JITSymbolFlags::Exported};
+  if (auto error = main.define(absoluteSymbols(std::move(symbols))))
+    return fail(from_llvm("defining helpers", std::move(error)));
+  auto process = DynamicLibrarySearchGenerator::GetForCurrentProcess(
+      engine->jit->getDataLayout().getGlobalPrefix());
   if (!process) return fail(from_llvm("searching the process", process.takeError()));
-  main.addGenerator(std::move(*process));  // memcpy, memset and conversions that the code generator may call
+  main.addGenerator(
+      std::move(*process));  // memcpy, memset and conversions that the code generator may call
   return engine;
 }
 
@@ -83,7 +87,8 @@ class OrcUnit final : public CodeUnit {
   OrcUnit(Engine* engine, JITDylib* library) : engine_(engine), library_(library) {}
   ~OrcUnit() override {
     const std::lock_guard lock(engine_->mutex);
-    if (auto error = engine_->jit->getExecutionSession().removeJITDylib(*library_)) llvm::consumeError(std::move(error));
+    if (auto error = engine_->jit->getExecutionSession().removeJITDylib(*library_))
+      llvm::consumeError(std::move(error));
   }
   OrcUnit(const OrcUnit&) = delete;
   OrcUnit& operator=(const OrcUnit&) = delete;
@@ -92,17 +97,22 @@ class OrcUnit final : public CodeUnit {
     if (symbols.empty()) return {};
     SymbolMap map;
     for (const auto& [name, address] : symbols)
-      map[engine_->jit->mangleAndIntern(name)] = {ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
-    if (auto error = library_->define(absoluteSymbols(std::move(map)))) return fail(from_llvm("defining module variables", std::move(error)));
+      map[engine_->jit->mangleAndIntern(name)] = {ExecutorAddr::fromPtr(address),
+                                                  llvm::JITSymbolFlags::Exported};
+    if (auto error = library_->define(absoluteSymbols(std::move(map))))
+      return fail(from_llvm("defining module variables", std::move(error)));
     return {};
   }
 
-  Result<void*> compile(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context, const std::string& entry) override {
+  Result<void*> compile(std::unique_ptr<llvm::Module> module,
+                        std::unique_ptr<llvm::LLVMContext> context,
+                        const std::string& entry) override {
     const std::lock_guard lock(engine_->mutex);
     module->setDataLayout(engine_->jit->getDataLayout());
     module->setTargetTriple(engine_->target->getTargetTriple().str());
     optimise(*module, *engine_->target);
-    if (auto error = engine_->jit->addIRModule(*library_, ThreadSafeModule(std::move(module), std::move(context))))
+    if (auto error = engine_->jit->addIRModule(
+            *library_, ThreadSafeModule(std::move(module), std::move(context))))
       return fail(from_llvm("adding code", std::move(error)));
     auto found = engine_->jit->lookup(*library_, entry);
     if (!found) return fail(from_llvm("compiling " + entry, found.takeError()));

@@ -16,7 +16,9 @@ class CodeUnit {
   virtual ~CodeUnit() = default;
   /// Address that external symbols (module variables) resolve to; before the first compile().
   virtual Status define(const std::map<std::string, void*>& symbols) = 0;
-  virtual Result<void*> compile(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context, const std::string& entry) = 0;
+  virtual Result<void*> compile(std::unique_ptr<llvm::Module> module,
+                                std::unique_ptr<llvm::LLVMContext> context,
+                                const std::string& entry) = 0;
 };
 
 Result<std::unique_ptr<CodeUnit>> make_code_unit();
