@@ -15,6 +15,8 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::uint64_t kFirstAddress = 0x2000'0000'0000;
 constexpr std::uint64_t kDeviceStride = std::uint64_t{1} << 40;
 constexpr std::size_t kAccountGranularity = 512;
+constexpr std::size_t kSlotStep = 256;
+constexpr std::size_t kSlabBytes = 64 * 1024;
 
 std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;
@@ -58,6 +60,31 @@ Arena::~Arena() {
 std::optional<std::uint64_t> Arena::allocate(std::size_t bytes, void* owner) {
   if (bytes > bytes_ || !account_->charge(charge_of(bytes))) return std::nullopt;
   const std::lock_guard lock(mutex_);
+  const auto at = bytes < kPage ? take_slot(bytes) : take_pages(bytes);
+  if (at) {
+    blocks_[*at] = Block{*at, bytes, owner};
+  } else {
+    account_->refund(charge_of(bytes));
+  }
+  return at;
+}
+
+std::optional<std::uint64_t> Arena::take_slot(std::size_t bytes) {
+  const std::size_t slot_bytes = round_up(bytes, kSlotStep);
+  auto& slots = free_slots_[slot_bytes];
+  if (slots.empty()) {
+    const auto slab = take_pages(kSlabBytes);
+    if (!slab) return std::nullopt;
+    // Backwards, so that the lowest address is given out first.
+    for (std::size_t i = kSlabBytes / slot_bytes; i > 0; --i)
+      slots.push_back(*slab + (i - 1) * slot_bytes);
+  }
+  const std::uint64_t at = slots.back();
+  slots.pop_back();
+  return at;
+}
+
+std::optional<std::uint64_t> Arena::take_pages(std::size_t bytes) {
   const std::size_t need = footprint(bytes);
   const std::size_t align = bytes >= kHugePage ? kHugePage : kPage;
   for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
@@ -65,27 +92,34 @@ std::optional<std::uint64_t> Arena::allocate(std::size_t bytes, void* owner) {
     const std::uint64_t gap_end = gap->first + gap->second;
     if (at + need > gap_end) continue;
     void* p = reinterpret_cast<void*>(at);
-    if (::mprotect(p, need - kPage, PROT_READ | PROT_WRITE) != 0) break;
+    if (::mprotect(p, need - kPage, PROT_READ | PROT_WRITE) != 0) return std::nullopt;
     if (align == kHugePage) ::madvise(p, need - kPage, MADV_HUGEPAGE);
     const std::uint64_t gap_begin = gap->first;
     gaps_.erase(gap);
     if (at > gap_begin) gaps_[gap_begin] = at - gap_begin;
     if (at + need < gap_end) gaps_[at + need] = gap_end - at - need;
-    blocks_[at] = Block{at, bytes, owner};
     return at;
   }
-  account_->refund(charge_of(bytes));
   return std::nullopt;
 }
 
 void Arena::release(std::map<std::uint64_t, Block>::iterator block) {
   const std::uint64_t at = block->first;
-  std::size_t size = footprint(block->second.bytes);
+  const std::size_t bytes = block->second.bytes;
+  account_->refund(charge_of(bytes));
+  blocks_.erase(block);
+  if (bytes < kPage) {
+    free_slots_[round_up(bytes, kSlotStep)].push_back(at);
+  } else {
+    give_pages(at, bytes);
+  }
+}
+
+void Arena::give_pages(std::uint64_t at, std::size_t bytes) {
+  std::size_t size = footprint(bytes);
   void* p = reinterpret_cast<void*>(at);
   ::madvise(p, size - kPage, MADV_DONTNEED);
   ::mprotect(p, size - kPage, PROT_NONE);
-  account_->refund(charge_of(block->second.bytes));
-  blocks_.erase(block);
   // Joined with its free neighbours.
   std::uint64_t begin = at;
   auto next = gaps_.lower_bound(at);

@@ -1,5 +1,6 @@
-// Device memory of one software GPU: a reservation of address space in which every allocation has
-// pages of its own and an unmapped page behind it, so that a kernel that runs over the end faults.
+// Device memory of one software GPU: a reservation of address space in which every allocation of a
+// page or more has pages of its own and an unmapped page behind it, so that a kernel that runs over
+// the end faults. Smaller ones share slabs: a process may have only so many mappings.
 #pragma once
 
 #include "common/result.h"
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace sluice::softgpu {
 
@@ -42,6 +44,9 @@ class Arena {
  private:
   Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account);
   void release(std::map<std::uint64_t, Block>::iterator block);
+  std::optional<std::uint64_t> take_slot(std::size_t bytes);
+  std::optional<std::uint64_t> take_pages(std::size_t bytes);
+  void give_pages(std::uint64_t at, std::size_t bytes);
 
   std::uint64_t base_;
   std::size_t bytes_;
@@ -49,6 +54,9 @@ class Arena {
   std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
   std::map<std::uint64_t, std::size_t> gaps_;  ///< free address ranges
+  /// Free places for small blocks, by size. Their slabs stay: at most what small blocks needed at
+  /// once.
+  std::map<std::size_t, std::vector<std::uint64_t>> free_slots_;
 };
 
 }  // namespace sluice::softgpu
