@@ -1,7 +1,9 @@
-// One request being executed by a worker: what a handler sees. Generated and hand-written handlers have the form
+// One request being executed by a worker: what a handler sees. Generated and hand-written handlers
+// have the form
 //   CUresult handle(Call& call, const wire::X& args, wire::X::Reply& reply)
-// in namespace sluice::server. The dispatcher has checked the lengths, made the request's context current on the decode
-// thread, and sends the reply (or keeps the first failure of posted records) when handle() returns, unless deferred.
+// in namespace sluice::server. The dispatcher has checked the lengths, made the request's context
+// current on the decode thread, and sends the reply (or keeps the first failure of posted records)
+// when handle() returns, unless deferred.
 #pragma once
 
 #include "driver/driver_table.h"
@@ -17,7 +19,8 @@
 
 namespace sluice::server {
 
-class Worker;  // server/worker/worker.h: driver table, handle tables, completer, staging, ledger link
+class Worker;  // server/worker/worker.h: driver table, handle tables, completer, staging, ledger
+               // link
 
 using Bytes = std::span<const std::byte>;
 
@@ -35,7 +38,8 @@ class Call {
   /// Variable parts of the reply, in order; kept until the reply is sent.
   void reply_blob(std::vector<std::byte> bytes) { reply_blobs_.push_back(std::move(bytes)); }
 
-  /// The reply is sent later by Worker::answer(seq, ...); handle()'s return value is then ignored unless it is an error.
+  /// The reply is sent later by Worker::answer(seq, ...); handle()'s return value is then ignored
+  /// unless it is an error.
   void defer() { is_deferred_ = true; }
   [[nodiscard]] bool is_deferred() const { return is_deferred_; }
   [[nodiscard]] std::vector<std::vector<std::byte>>& reply_blobs() { return reply_blobs_; }
@@ -48,11 +52,12 @@ class Call {
   bool is_deferred_ = false;
 };
 
-/// The driver's handle for a wire id: 0 -> null; unknown or other kind -> CUDA_ERROR_INVALID_HANDLE (contexts:
-/// INVALID_CONTEXT). Defined for every CUDA handle type (server/worker/handles.h).
+/// The driver's handle for a wire id: 0 -> null; unknown or other kind -> CUDA_ERROR_INVALID_HANDLE
+/// (contexts: INVALID_CONTEXT). Defined for every CUDA handle type (server/worker/handles.h).
 template <class Handle>
 CUresult native(Call& call, std::uint64_t id, Handle* out);
-/// Registers a created object under the id the shim gave it; an id in use or 0 -> CUDA_ERROR_INVALID_VALUE.
+/// Registers a created object under the id the shim gave it; an id in use or 0 ->
+/// CUDA_ERROR_INVALID_VALUE.
 template <class Handle>
 CUresult bind(Call& call, std::uint64_t id, Handle handle);
 /// Forgets the id (after the driver destroyed the object).

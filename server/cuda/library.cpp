@@ -1,0 +1,105 @@
+// Libraries: modules that need no context; what the CUDA runtime loads a program's kernels with.
+#include "server/cuda/deferred.h"
+#include "server/cuda/images.h"
+
+#include <string>
+
+namespace sluice::server {
+namespace {
+
+/// What drivers take for a fatbin: the wrapper that the compiler puts in front of it.
+struct FatbinWrapper {
+  std::uint32_t magic = 0x466243b1;
+  std::uint32_t version = 1;
+  const void* data = nullptr;
+  const void* unused = nullptr;
+};
+
+std::string text_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+CUresult handle(Call& call, const wire::library_load& args, wire::library_load::Reply& reply) {
+  if (call.driver().cuLibraryLoadData == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  Image image;
+  if (const CUresult bad = take_image(call.worker(), args.upload, &image)) return bad;
+  JitOptions options(call.blob(0), args.info_log_bytes_max, args.error_log_bytes_max);
+  FatbinWrapper wrapper;
+  wrapper.data = image.bytes.data();
+  const void* code = image.is_fatbin() ? static_cast<const void*>(&wrapper) : image.bytes.data();
+  CUlibrary library = nullptr;
+  const CUresult result = call.driver().cuLibraryLoadData(
+      &library, code, options.options(), options.values(), options.count(), nullptr, nullptr, 0);
+  std::vector<std::byte> info = options.info_log();
+  std::vector<std::byte> error = options.error_log();
+  reply.info_log_bytes = info.size();
+  reply.error_log_bytes = error.size();
+  call.reply_blob(std::move(info));
+  call.reply_blob(std::move(error));
+  if (result != CUDA_SUCCESS) return result;
+  return bind(call, args.library, library);
+}
+
+CUresult handle(Call& call, const wire::library_get_kernel& args,
+                wire::library_get_kernel::Reply& reply) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  if (const CUresult bad = native(call, args.library, &library)) return bad;
+  if (const CUresult bad =
+          call.driver().cuLibraryGetKernel(&kernel, library, text_of(call.blob(0)).c_str()))
+    return bad;
+  if (const CUresult bad = bind(call, args.kernel, kernel)) return bad;
+  describe_kernel(call, args.kernel, kernel, &reply.layout_bytes, &reply.attributes_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::kernel_get_function& args,
+                wire::kernel_get_function::Reply&) {
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  if (const CUresult bad = native(call, args.kernel, &kernel)) return bad;
+  if (const CUresult bad = call.driver().cuKernelGetFunction(&function, kernel)) return bad;
+  if (const CUresult bad = bind(call, args.function, function)) return bad;
+  call.worker().layouts[args.function] = call.worker().layouts[args.kernel];
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::library_get_module& args,
+                wire::library_get_module::Reply&) {
+  CUlibrary library = nullptr;
+  CUmodule module = nullptr;
+  if (const CUresult bad = native(call, args.library, &library)) return bad;
+  if (const CUresult bad = call.driver().cuLibraryGetModule(&module, library)) return bad;
+  return bind(call, args.module, module);
+}
+
+CUresult handle(Call& call, const wire::cuLibraryUnload& args, wire::cuLibraryUnload::Reply&) {
+  CUlibrary library = nullptr;
+  if (const CUresult bad = native(call, args.library, &library)) return bad;
+  unbind<CUlibrary>(call, args.library);
+  Worker& worker = call.worker();
+  if (worker.current() == nullptr) return worker.driver().cuLibraryUnload(library);
+  worker.after_context(Completer::Kind::kAnswer,
+                       answering<wire::cuLibraryUnload>(call, [&worker, library](CUresult, auto&) {
+                         return worker.driver().cuLibraryUnload(library);
+                       }));
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::cuLibraryGetGlobal& args,
+                wire::cuLibraryGetGlobal::Reply& reply) {
+  CUlibrary library = nullptr;
+  if (const CUresult bad = native(call, args.library, &library)) return bad;
+  CUdeviceptr at = 0;
+  std::size_t bytes = 0;
+  if (const CUresult bad =
+          call.driver().cuLibraryGetGlobal(&at, &bytes, library, text_of(call.blob(0)).c_str()))
+    return bad;
+  reply.dptr = at;
+  reply.bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::server

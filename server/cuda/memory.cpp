@@ -1,0 +1,128 @@
+// Device memory: the ledger is asked first, and a free takes effect when everything issued before
+// it has completed.
+#include "server/cuda/deferred.h"
+
+#include <algorithm>
+
+namespace sluice::server {
+namespace {
+
+constexpr std::uint64_t kChargeGranularity = 512;
+
+/// At once, or behind the frees that are still on their way: their memory counts as available.
+template <class Args, class Work>
+CUresult behind_frees(Call& call, typename Args::Reply& reply, Work work) {
+  Worker& worker = call.worker();
+  if (worker.pending_frees == 0) return work(CUDA_SUCCESS, reply);
+  worker.after_context(Completer::Kind::kAnswer, answering<Args>(call, work));
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate(Worker& worker, std::uint32_t device, CUcontext context, std::uint64_t bytes,
+                  CUdeviceptr* out) {
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t charge =
+      (bytes + kChargeGranularity - 1) / kChargeGranularity * kChargeGranularity;
+  if (!worker.ledger().charge(device, charge).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = worker.driver().cuMemAlloc_v2(out, bytes);
+  if (result != CUDA_SUCCESS) {
+    worker.ledger().refund(device, charge);
+    return result;
+  }
+  const std::lock_guard lock(worker.allocations_mutex);
+  worker.allocations[*out] = {device, charge, context};
+  worker.memory_bytes += charge;
+  worker.memory_peak_bytes = std::max<std::uint64_t>(worker.memory_peak_bytes, worker.memory_bytes);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult handle(Call& call, const wire::cuMemAlloc_v2& args, wire::cuMemAlloc_v2::Reply& reply) {
+  Worker& worker = call.worker();
+  return behind_frees<wire::cuMemAlloc_v2>(
+      call, reply,
+      [&worker, device = worker.current_device(), context = worker.current(),
+       bytes = args.bytesize](CUresult before, wire::cuMemAlloc_v2::Reply& r) {
+        if (before != CUDA_SUCCESS) return before;
+        CUdeviceptr p = 0;
+        const CUresult result = allocate(worker, device, context, bytes, &p);
+        r.dptr = p;
+        return result;
+      });
+}
+
+CUresult handle(Call& call, const wire::cuMemAllocPitch_v2& args,
+                wire::cuMemAllocPitch_v2::Reply& reply) {
+  constexpr std::uint64_t kPitchAlign = 512;
+  if (args.WidthInBytes == 0 || args.Height == 0 || args.WidthInBytes > (std::uint64_t{1} << 40) ||
+      args.Height > (std::uint64_t{1} << 40))
+    return CUDA_ERROR_INVALID_VALUE;
+  Worker& worker = call.worker();
+  const std::uint64_t pitch = (args.WidthInBytes + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
+  const std::uint64_t height = args.Height;
+  return behind_frees<wire::cuMemAllocPitch_v2>(
+      call, reply,
+      [&worker, device = worker.current_device(), context = worker.current(), pitch, height](
+          CUresult before, wire::cuMemAllocPitch_v2::Reply& r) {
+        if (before != CUDA_SUCCESS) return before;
+        if (height > (std::uint64_t{1} << 47) / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+        CUdeviceptr p = 0;
+        const CUresult result = allocate(worker, device, context, pitch * height, &p);
+        r.dptr = p;
+        r.pPitch = pitch;
+        return result;
+      });
+}
+
+CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::Reply&) {
+  Worker& worker = call.worker();
+  {
+    const std::lock_guard lock(worker.allocations_mutex);
+    if (!worker.allocations.contains(args.dptr))
+      return args.dptr == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  ++worker.pending_frees;
+  worker.after_context(
+      Completer::Kind::kAnswer,
+      answering<wire::cuMemFree_v2>(call, [&worker, p = args.dptr](CUresult, auto&) {
+        const CUresult result = worker.driver().cuMemFree_v2(p);
+        {
+          const std::lock_guard lock(worker.allocations_mutex);
+          const auto found = worker.allocations.find(p);
+          if (found != worker.allocations.end() && result == CUDA_SUCCESS) {
+            worker.ledger().refund(found->second.device, found->second.charged_bytes);
+            worker.memory_bytes -= found->second.charged_bytes;
+            worker.allocations.erase(found);
+          }
+        }
+        --worker.pending_frees;
+        return result;
+      }));
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::cuMemGetInfo_v2&, wire::cuMemGetInfo_v2::Reply& reply) {
+  Worker& worker = call.worker();
+  return behind_frees<wire::cuMemGetInfo_v2>(
+      call, reply,
+      [&worker, device = worker.current_device()](CUresult before,
+                                                  wire::cuMemGetInfo_v2::Reply& r) {
+        if (before != CUDA_SUCCESS) return before;
+        std::size_t free_bytes = 0;
+        std::size_t total_bytes = 0;
+        if (const CUresult bad = worker.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes))
+          return bad;
+        const LedgerLink::Usage usage = worker.ledger().query(device);
+        const std::uint64_t limit = usage.limit_bytes != 0
+                                        ? std::min<std::uint64_t>(usage.limit_bytes, total_bytes)
+                                        : total_bytes;
+        const std::uint64_t left = limit > usage.used_bytes ? limit - usage.used_bytes : 0;
+        r.total = limit;
+        r.free = std::min<std::uint64_t>(left, free_bytes);
+        return CUDA_SUCCESS;
+      });
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,71 @@
+// Modules. A load may compile; it keeps the decoder busy for that time, as it keeps the caller.
+#include "server/cuda/deferred.h"
+#include "server/cuda/images.h"
+
+#include <string>
+
+namespace sluice::server {
+
+CUresult handle(Call& call, const wire::module_load& args, wire::module_load::Reply& reply) {
+  Image image;
+  if (const CUresult bad = take_image(call.worker(), args.upload, &image)) return bad;
+  JitOptions options(call.blob(0), args.info_log_bytes_max, args.error_log_bytes_max);
+  CUmodule module = nullptr;
+  const CUresult result = call.driver().cuModuleLoadDataEx(
+      &module, image.bytes.data(), options.count(), options.options(), options.values());
+  std::vector<std::byte> info = options.info_log();
+  std::vector<std::byte> error = options.error_log();
+  reply.info_log_bytes = info.size();
+  reply.error_log_bytes = error.size();
+  call.reply_blob(std::move(info));
+  call.reply_blob(std::move(error));
+  if (result != CUDA_SUCCESS) return result;
+  return bind(call, args.module, module);
+}
+
+namespace {
+std::string text_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+}  // namespace
+
+CUresult handle(Call& call, const wire::module_get_function& args,
+                wire::module_get_function::Reply& reply) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  if (const CUresult bad = native(call, args.module, &module)) return bad;
+  if (const CUresult bad =
+          call.driver().cuModuleGetFunction(&function, module, text_of(call.blob(0)).c_str()))
+    return bad;
+  if (const CUresult bad = bind(call, args.function, function)) return bad;
+  describe_function(call, args.function, function, &reply.layout_bytes, &reply.attributes_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::cuModuleUnload& args, wire::cuModuleUnload::Reply&) {
+  CUmodule module = nullptr;
+  if (const CUresult bad = native(call, args.hmod, &module)) return bad;
+  unbind<CUmodule>(call, args.hmod);
+  Worker& worker = call.worker();
+  worker.after_context(Completer::Kind::kAnswer,
+                       answering<wire::cuModuleUnload>(call, [&worker, module](CUresult, auto&) {
+                         return worker.driver().cuModuleUnload(module);
+                       }));
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::cuModuleGetGlobal_v2& args,
+                wire::cuModuleGetGlobal_v2::Reply& reply) {
+  CUmodule module = nullptr;
+  if (const CUresult bad = native(call, args.hmod, &module)) return bad;
+  CUdeviceptr at = 0;
+  std::size_t bytes = 0;
+  if (const CUresult bad =
+          call.driver().cuModuleGetGlobal_v2(&at, &bytes, module, text_of(call.blob(0)).c_str()))
+    return bad;
+  reply.dptr = at;
+  reply.bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::server

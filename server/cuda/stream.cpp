@@ -1,0 +1,51 @@
+// Streams: named by the shim; waiting is answered by completion.
+#include "server/cuda/deferred.h"
+
+namespace sluice::server {
+
+CUresult handle(Call& call, const wire::stream_create& args, wire::stream_create::Reply&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad =
+          call.driver().cuStreamCreateWithPriority(&stream, args.flags, args.priority))
+    return bad;
+  return bind(call, args.stream, stream);
+}
+
+CUresult handle(Call& call, const wire::cuStreamDestroy_v2& args,
+                wire::cuStreamDestroy_v2::Reply&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.hStream, &stream)) return bad;
+  unbind<CUstream>(call, args.hStream);
+  Worker& worker = call.worker();
+  // A context-wide wait must still cover its work: the driver handle lives until that has
+  // completed.
+  worker.after_stream(stream, Completer::Kind::kAnswer,
+                      [&worker, stream](CUresult) { worker.driver().cuStreamDestroy_v2(stream); });
+  worker.forget_stream(stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::cuStreamSynchronize& args,
+                wire::cuStreamSynchronize::Reply&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.hStream, &stream)) return bad;
+  call.worker().after_stream(
+      stream, Completer::Kind::kAnswer,
+      answering<wire::cuStreamSynchronize>(call, [](CUresult before, auto&) { return before; }));
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::stream_marker& args, wire::stream_marker::Reply&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.stream, &stream)) return bad;
+  Worker& worker = call.worker();
+  worker.after_stream(stream, Completer::Kind::kAnswer,
+                      [&worker, seq = call.header().seq, marker = args.marker](CUresult result) {
+                        wire::marker_done push{};
+                        push.marker = marker;
+                        worker.outbox().push(push, seq, result);
+                      });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::server

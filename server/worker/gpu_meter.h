@@ -1,0 +1,45 @@
+// How long the device was busy for this session, measured with the driver's own events: a busy
+// period of a stream runs from the first work issued after it was known idle to the next completion
+// that covers it. Periods of streams that overlap are both counted. (Slices will measure each
+// command; this is the session's total for reports.)
+#pragma once
+
+#include "driver/driver_table.h"
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace sluice::server {
+
+class GpuMeter {
+ public:
+  explicit GpuMeter(const DriverTable& driver) : driver_(driver) {}
+
+  /// Decode thread, before device work is issued in the stream of the current context.
+  void begin(CUcontext context, CUstream stream);
+  /// Decode thread, when a completion item for the stream is about to be made: closes the busy
+  /// period there.
+  void end(CUcontext context, CUstream stream);
+  /// Any thread, when work has completed: adds the periods that are over.
+  void collect();
+  /// The context and its events are gone.
+  void forget(CUcontext context);
+  [[nodiscard]] std::uint64_t busy_us() const { return busy_us_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Period {
+    CUevent start = nullptr, stop = nullptr;
+    bool is_open = false;  ///< started and not yet ended
+  };
+  const DriverTable& driver_;
+  std::mutex mutex_;
+  std::map<std::pair<CUcontext, CUstream>, Period> periods_;
+  std::atomic<std::uint64_t> busy_us_{0};
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,74 @@
+// Wire ids to driver handles. Ids are given by the shim and never used again; each is bound to one
+// handle type.
+#pragma once
+
+#include "server/worker/call.h"
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <unordered_map>
+
+namespace sluice::server {
+
+inline constexpr std::size_t kHandlesMax = 4'000'000;
+
+/// Confined to the decode thread.
+class HandleTable {
+ public:
+  using Kind = const void*;
+  template <class Handle>
+  static Kind kind() {
+    static constexpr char kTag = 0;
+    return &kTag;
+  }
+  /// nullptr if the id is unknown or of another kind.
+  [[nodiscard]] void* find(Kind kind, std::uint64_t id) const {
+    const auto found = entries_.find(id);
+    return found != entries_.end() && found->second.kind == kind ? found->second.handle : nullptr;
+  }
+  bool add(Kind kind, std::uint64_t id, void* handle) {
+    if (id == 0 || entries_.size() >= kHandlesMax) return false;
+    return entries_.emplace(id, Entry{kind, handle}).second;
+  }
+  void remove(Kind kind, std::uint64_t id) {
+    const auto found = entries_.find(id);
+    if (found != entries_.end() && found->second.kind == kind) entries_.erase(found);
+  }
+
+ private:
+  struct Entry {
+    Kind kind;
+    void* handle;
+  };
+  std::unordered_map<std::uint64_t, Entry> entries_;
+};
+
+HandleTable& handle_table(Call& call);
+
+template <class Handle>
+CUresult native(Call& call, std::uint64_t id, Handle* out) {
+  static_assert(std::is_pointer_v<Handle>);
+  *out = nullptr;
+  if (id == 0) return CUDA_SUCCESS;
+  void* found = handle_table(call).find(HandleTable::kind<Handle>(), id);
+  if (found == nullptr)
+    return std::is_same_v<Handle, CUcontext> ? CUDA_ERROR_INVALID_CONTEXT
+                                             : CUDA_ERROR_INVALID_HANDLE;
+  *out = static_cast<Handle>(found);
+  return CUDA_SUCCESS;
+}
+
+template <class Handle>
+CUresult bind(Call& call, std::uint64_t id, Handle handle) {
+  return handle_table(call).add(HandleTable::kind<Handle>(), id, handle) ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
+}
+
+template <class Handle>
+void unbind(Call& call, std::uint64_t id) {
+  handle_table(call).remove(HandleTable::kind<Handle>(), id);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,69 @@
+// sluice-worker: one client session. Started by sluiced with the link as descriptor 3; loads the
+// driver, reports its devices, serves the data connection it is given, and is gone when either side
+// is.
+#include "common/log.h"
+#include "server/worker/broker_ledger.h"
+#include "server/worker/driver_start.h"
+#include "server/worker/worker.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <thread>
+
+namespace sluice::server {
+namespace {
+
+Result<Fd> await_data_channel() {
+  SLUICE_TRY(link::Received received, link::receive_message(link::kWorkerLinkFd));
+  if (!std::holds_alternative<link::AttachData>(received.message) || !received.passed.valid())
+    return fail(ErrorCode::kProtocol, "expected the data connection");
+  return std::move(received.passed);
+}
+
+Status serve(const link::Start& start) {
+  static DriverTable driver;
+  auto ready = start_driver(start.driver_path, &driver);
+  if (!ready) {
+    SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, link::Failed{ready.error().message}));
+    return fail(ready.error());
+  }
+  SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
+  SLUICE_TRY(Fd data, await_data_channel());
+  BrokerLedger ledger(link::kWorkerLinkFd);
+  Worker worker(driver, transport::make_socket_channel(std::move(data)), ledger);
+  ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); });
+  const Status ended = worker.run();
+  ledger.finish();
+  if (!ended)
+    SLUICE_LOG_WARN("session", "session={} tenant={} ended by a protocol error: {}",
+                    start.session_id, start.tenant, ended.error().message);
+  // Whatever the session still had on the device goes with the process; waiting for it in
+  // destructors would only delay that.
+  ::_exit(0);
+}
+
+}  // namespace
+}  // namespace sluice::server
+
+int main() {
+  using namespace sluice;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::signal(SIGPIPE, SIG_IGN);
+  log_open_from_environment("sluice-worker", LogLevel::kInfo);
+  auto received = server::link::receive_message(server::link::kWorkerLinkFd);
+  if (!received || !std::holds_alternative<server::link::Start>(received->message)) {
+    if (received || received.error().code != ErrorCode::kPeerClosed)
+      std::fprintf(stderr, "sluice-worker: this program is started by sluiced, not by hand\n");
+    return 2;
+  }
+  const auto ended = server::serve(std::get<server::link::Start>(received->message));
+  if (!ended) {
+    SLUICE_LOG_ERROR("session", "{}", ended.error().message);
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,61 @@
+// libcuda.so.1 of the target shim+loop: the shim and a worker in one process, joined by a loop
+// channel, over the driver named by SLUICE_LOOP_DRIVER. Tests only: nothing is isolated.
+#include "common/log.h"
+#include "protocol/opcodes.h"
+#include "server/worker/driver_start.h"
+#include "server/worker/worker.h"
+#include "shim/connect.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace sluice {
+namespace {
+
+/// One tenant without a limit but the device's own size.
+class UnlimitedLedger final : public server::LedgerLink {
+ public:
+  Usage charge(std::uint32_t, std::uint64_t bytes) override {
+    used_bytes_ += bytes;
+    return {true, used_bytes_, 0};
+  }
+  void refund(std::uint32_t, std::uint64_t bytes) override { used_bytes_ -= bytes; }
+  Usage query(std::uint32_t) override { return {true, used_bytes_, 0}; }
+
+ private:
+  std::atomic<std::uint64_t> used_bytes_{0};
+};
+
+Result<shim::Connection> connect_loop() {
+  const char* path = std::getenv("SLUICE_LOOP_DRIVER");
+  if (path == nullptr)
+    return fail(ErrorCode::kNotFound, "SLUICE_LOOP_DRIVER names no libcuda.so.1");
+  // All leaked: the worker's thread runs until the process ends.
+  auto* driver = new DriverTable;
+  auto* ledger = new UnlimitedLedger;
+  SLUICE_TRY(server::link::Ready ready, server::start_driver(path, driver));
+  transport::LoopPair pair = transport::make_loop_pair();
+  auto* worker = new server::Worker(*driver, std::move(pair.server), *ledger);
+  std::thread([worker] {
+    if (const auto ended = worker->run(); !ended)
+      SLUICE_LOG_ERROR("session", "{}", ended.error().message);
+  }).detach();
+  shim::Connection connection;
+  connection.channel = std::move(pair.client);
+  connection.server = "loop:";
+  connection.welcome.protocol_version = wire::kProtocolVersion;
+  connection.welcome.session_id = 1;
+  connection.welcome.driver_version = ready.driver_version;
+  connection.welcome.worker_pid = ::getpid();
+  connection.welcome.devices = std::move(ready.devices);
+  return connection;
+}
+
+[[gnu::constructor]] void use_loop() {
+  shim::set_connector_for_test(connect_loop);
+}
+
+}  // namespace
+}  // namespace sluice
