@@ -151,9 +151,16 @@ SOFTGPU_API cuCtxGetDevice(CUdevice* out) {
   SOFTGPU_CHECK(initialised());
   const auto context = top();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const auto& devices = state().devices;
-  for (std::size_t i = 0; i < devices.size(); ++i)
-    if (devices[i].get() == context->device) *out = static_cast<CUdevice>(i);
+  *out = ordinal_of(context->device);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuCtxGetDevice_v2(CUdevice* out, CUcontext handle) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  const auto context = handle != nullptr ? state().contexts.find(handle) : top();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = ordinal_of(context->device);
   return CUDA_SUCCESS;
 }
 
@@ -185,6 +192,13 @@ SOFTGPU_API cuCtxSynchronize(void) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   return wait_all(*context, pending(*context));
+}
+
+SOFTGPU_API cuCtxSynchronize_v2(CUcontext handle) {
+  SOFTGPU_CHECK(initialised());
+  if (handle == nullptr) return cuCtxSynchronize();
+  const auto context = state().contexts.find(handle);
+  return context != nullptr ? wait_all(*context, pending(*context)) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 SOFTGPU_API cuCtxSetLimit(CUlimit limit, size_t value) {

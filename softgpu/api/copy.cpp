@@ -228,3 +228,17 @@ SOFTGPU_API cuMemcpy3D_v2(const CUDA_MEMCPY3D* c) {
 SOFTGPU_API cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* c, CUstream s) {
   return copy_3d(c, true, s);
 }
+// Every device's memory is this process's memory: which contexts the addresses belong to makes no
+// difference.
+SOFTGPU_API cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                         CUcontext from_context, size_t n) {
+  return cuMemcpyPeerAsync(to, to_context, from, from_context, n, nullptr);
+}
+SOFTGPU_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                              CUcontext from_context, size_t n, CUstream s) {
+  SOFTGPU_CHECK(initialised());
+  if (state().contexts.find(to_context) == nullptr ||
+      state().contexts.find(from_context) == nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return copy({pointer(to), pointer(from), n, Side::kDevice, Side::kDevice, true}, s);
+}

@@ -67,12 +67,18 @@ SOFTGPU_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned long long) {
+SOFTGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle,
+                                        unsigned long long flags) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned long long kKnown = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                        CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                        CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  if ((flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // launch from the device
   const auto graph = state().graphs.find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto executable = std::make_shared<Graph>();
   executable->nodes = graph->nodes;
+  executable->flags = flags;
   *out = state().executables.add(std::move(executable));
   return CUDA_SUCCESS;
 }
@@ -80,12 +86,8 @@ SOFTGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsign
 SOFTGPU_API cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
                                          CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  constexpr cuuint64_t kKnown = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                                CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   params->hErrNode_out = nullptr;
   params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-  if ((params->flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // launch from the device
   SOFTGPU_CHECK(cuGraphInstantiateWithFlags(out, graph, params->flags));
   params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return CUDA_SUCCESS;
@@ -153,5 +155,11 @@ SOFTGPU_API cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
   if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (nodes != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   *count = graph->nodes.size();
+  return CUDA_SUCCESS;
+}
+SOFTGPU_API cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
+  const auto executable = state().executables.find(handle);
+  if (flags == nullptr || executable == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = executable->flags;
   return CUDA_SUCCESS;
 }

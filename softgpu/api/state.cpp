@@ -61,6 +61,13 @@ Device* device_of(CUdevice device) {
              : nullptr;
 }
 
+CUdevice ordinal_of(const Device* device) {
+  const auto& devices = state().devices;
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].get() == device) return static_cast<CUdevice>(i);
+  return CU_DEVICE_INVALID;
+}
+
 CUresult current(std::shared_ptr<Context>* out) {
   SOFTGPU_CHECK(initialised());
   auto& stack = context_stack();

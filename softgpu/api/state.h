@@ -36,6 +36,7 @@ struct Device {
 struct Graph {
   std::vector<std::function<CUresult()>> nodes;
   std::mutex replay;
+  std::uint64_t flags = 0;  ///< of the instantiation
 };
 
 /// One capture sequence; shared by the streams that take part in it.
@@ -183,6 +184,8 @@ CUresult initialised();
 CUresult current(std::shared_ptr<Context>* out);
 std::vector<CUcontext>& context_stack();
 Device* device_of(CUdevice device);
+/// The number by which the program knows the device (CUDA_VISIBLE_DEVICES renumbers).
+CUdevice ordinal_of(const Device* device);
 
 /// Stream of a handle: 0 = legacy (or the thread's own under PerThreadDefaultStream),
 /// CU_STREAM_PER_THREAD.

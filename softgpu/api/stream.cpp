@@ -150,3 +150,11 @@ SOFTGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void
       },
       nullptr, true);
 }
+
+SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Stream> stream;
+  SOFTGPU_CHECK(stream_of(handle, &stream));
+  *device = ordinal_of(stream->context->device);
+  return CUDA_SUCCESS;
+}
