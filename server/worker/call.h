@@ -65,3 +65,5 @@ template <class Handle>
 void unbind(Call& call, std::uint64_t id);
 
 }  // namespace sluice::server
+
+#include "server/worker/handles.h"  // the definitions of the templates above
