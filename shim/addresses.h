@@ -1,5 +1,6 @@
-// What the shim knows about addresses: device allocations and variables of the session, pinned and registered host
-// memory. Copies check their bounds here, cuMemcpy finds its direction, pointer attributes are answered from it.
+// What the shim knows about addresses: device allocations and variables of the session, pinned and
+// registered host memory. Copies check their bounds here, cuMemcpy finds its direction, pointer
+// attributes are answered from it.
 #pragma once
 
 #include "shim/objects.h"
@@ -18,15 +19,15 @@ struct DeviceRange {
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   Context* context = nullptr;
-  bool is_variable = false;      ///< of a module: not to be freed
-  std::uint64_t buffer_id = 0;   ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+  bool is_variable = false;     ///< of a module: not to be freed
+  std::uint64_t buffer_id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 
 struct HostRange {
   std::uintptr_t base = 0;
   std::size_t bytes = 0;
   unsigned flags = 0;
-  bool is_registered = false;    ///< the application's own memory
+  bool is_registered = false;  ///< the application's own memory
   std::uint64_t buffer_id = 0;
 };
 
@@ -46,7 +47,8 @@ class Addresses {
   /// Takes out the range that begins there and is (not) registered.
   std::optional<HostRange> remove_host(const void* base, bool is_registered);
 
-  /// Whether [address, address + bytes) lies in one allocation; addresses of which nothing is known pass.
+  /// Whether [address, address + bytes) lies in one allocation; addresses of which nothing is known
+  /// pass.
   [[nodiscard]] bool is_within(CUdeviceptr address, std::size_t bytes) const;
   /// Whether the whole range is pinned memory.
   [[nodiscard]] bool is_pinned(const void* address, std::size_t bytes) const;

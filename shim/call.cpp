@@ -31,8 +31,8 @@ void report_unsupported(const char* name) {
 
 CUresult traced(wire::Opcode opcode, CUresult result) {
   if (log_enabled(LogLevel::kTrace))
-    SLUICE_LOG_TRACE("shim", "{} -> {} ({})", wire::fn_name(thread_state().fn), static_cast<int>(result),
-                     wire::opcode_name(opcode));
+    SLUICE_LOG_TRACE("shim", "{} -> {} ({})", wire::fn_name(thread_state().fn),
+                     static_cast<int>(result), wire::opcode_name(opcode));
   return result;
 }
 
@@ -60,19 +60,21 @@ CUresult own_stream(Stream** stream) {
 
 namespace detail {
 
-CUresult post_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs) noexcept {
+CUresult post_record(wire::Opcode opcode, Bytes fixed,
+                     std::initializer_list<Bytes> blobs) noexcept {
   const CUresult result = session().pipeline().post(
       {.opcode = opcode, .context = current_context_id(), .fixed = fixed, .blobs = blobs});
   return traced(opcode, result);
 }
 
-CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs, const ReplyShape& reply,
-                     std::initializer_list<OutBytes> out) noexcept {
+CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs,
+                     const ReplyShape& reply, std::initializer_list<OutBytes> out) noexcept {
   Session& current = session();
-  process().functions[static_cast<std::size_t>(thread_state().fn)].round_trips.fetch_add(1, std::memory_order_relaxed);
+  process().functions[static_cast<std::size_t>(thread_state().fn)].round_trips.fetch_add(
+      1, std::memory_order_relaxed);
   const std::uint32_t context = current_context_id();
-  const CUresult result =
-      current.pipeline().call({.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs}, reply, out);
+  const CUresult result = current.pipeline().call(
+      {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs}, reply, out);
   if (is_sticky(result) && result != kSessionLost) current.note_failure(result, context);
   return traced(opcode, result);
 }
@@ -89,8 +91,12 @@ std::uint64_t reserve_id() noexcept {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-PerThreadDefaultStream::PerThreadDefaultStream() noexcept { ++thread_state().per_thread_depth; }
-PerThreadDefaultStream::~PerThreadDefaultStream() { --thread_state().per_thread_depth; }
+PerThreadDefaultStream::PerThreadDefaultStream() noexcept {
+  ++thread_state().per_thread_depth;
+}
+PerThreadDefaultStream::~PerThreadDefaultStream() {
+  --thread_state().per_thread_depth;
+}
 
 Stream* make_stream(std::uint64_t id, unsigned flags, int priority) {
   static std::atomic<std::uint64_t> last_serial{1};
@@ -140,7 +146,9 @@ Event* make_event(std::uint64_t id) {
 void drop_object(Kind kind, const Entry& entry) {
   if (entry.object == nullptr) return;
   switch (kind) {
-    case Kind::kStream: free_stream(*static_cast<Stream*>(entry.object)); break;
+    case Kind::kStream:
+      free_stream(*static_cast<Stream*>(entry.object));
+      break;
     case Kind::kEvent: {
       auto* event = static_cast<Event*>(entry.object);
       session().completions().remove_event(*event);
@@ -148,16 +156,22 @@ void drop_object(Kind kind, const Entry& entry) {
       break;
     }
     case Kind::kFunction:
-    case Kind::kKernel: delete static_cast<Callable*>(entry.object); break;
+    case Kind::kKernel:
+      delete static_cast<Callable*>(entry.object);
+      break;
     case Kind::kModule:
-    case Kind::kLibrary: delete static_cast<Image*>(entry.object); break;
-    default: break;  // contexts live as long as the session; the other kinds have no object
+    case Kind::kLibrary:
+      delete static_cast<Image*>(entry.object);
+      break;
+    default:
+      break;  // contexts live as long as the session; the other kinds have no object
   }
 }
 
 CUresult find_stream(CUstream handle, Stream** stream) noexcept {
   const bool is_default = handle == nullptr;
-  if (handle == CU_STREAM_PER_THREAD || (is_default && thread_state().per_thread_depth > 0)) return own_stream(stream);
+  if (handle == CU_STREAM_PER_THREAD || (is_default && thread_state().per_thread_depth > 0))
+    return own_stream(stream);
   if (is_default || handle == CU_STREAM_LEGACY) {
     Context* context = current_context();
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -189,8 +203,10 @@ CUresult to_wire(Handle handle, std::uint64_t* id) noexcept {
     if (handle == nullptr) return CUDA_SUCCESS;
     Entry entry;
     if (!handles().find(kKindOf<Handle>, handle_bits(handle), &entry))
-      return std::is_same_v<Handle, CUcontext> ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
-    *id = std::is_same_v<Handle, CUcontext> ? static_cast<Context*>(entry.object)->wire_id.load() : entry.id;
+      return std::is_same_v<Handle, CUcontext> ? CUDA_ERROR_INVALID_CONTEXT
+                                               : CUDA_ERROR_INVALID_HANDLE;
+    *id = std::is_same_v<Handle, CUcontext> ? static_cast<Context*>(entry.object)->wire_id.load()
+                                            : entry.id;
     return CUDA_SUCCESS;
   }
 }
@@ -202,25 +218,28 @@ Handle publish(std::uint64_t id) noexcept {
   const Context* context = current_context();
   Entry entry;
   entry.id = id;
-  if (kKind != Kind::kGraph && kKind != Kind::kGraphExec && kKind != Kind::kGraphNode && kKind != Kind::kLibrary &&
-      kKind != Kind::kKernel && kKind != Kind::kPool && context != nullptr)
+  if (kKind != Kind::kGraph && kKind != Kind::kGraphExec && kKind != Kind::kGraphNode &&
+      kKind != Kind::kLibrary && kKind != Kind::kKernel && kKind != Kind::kPool &&
+      context != nullptr)
     entry.owner = context->serial;
   if (kKind == Kind::kStream) entry.object = make_stream(id, CU_STREAM_NON_BLOCKING, 0);
   if (kKind == Kind::kEvent) entry.object = make_event(id);
   const auto handle = new_handle<Handle>(entry);
-  if (kKind == Kind::kStream) static_cast<Stream*>(entry.object)->handle = reinterpret_cast<CUstream>(handle);
+  if (kKind == Kind::kStream)
+    static_cast<Stream*>(entry.object)->handle = reinterpret_cast<CUstream>(handle);
   return handle;
 }
 
 template <class Handle>
 void retire(Handle handle) noexcept {
   Entry entry;
-  if (handles().remove(kKindOf<Handle>, handle_bits(handle), &entry)) drop_object(kKindOf<Handle>, entry);
+  if (handles().remove(kKindOf<Handle>, handle_bits(handle), &entry))
+    drop_object(kKindOf<Handle>, entry);
 }
 
-#define SLUICE_HANDLE(type)                                            \
-  template CUresult to_wire<type>(type, std::uint64_t*) noexcept;      \
-  template type publish<type>(std::uint64_t) noexcept;                 \
+#define SLUICE_HANDLE(type)                                       \
+  template CUresult to_wire<type>(type, std::uint64_t*) noexcept; \
+  template type publish<type>(std::uint64_t) noexcept;            \
   template void retire<type>(type) noexcept;
 SLUICE_HANDLE(CUcontext)
 SLUICE_HANDLE(CUstream)

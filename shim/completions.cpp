@@ -22,7 +22,8 @@ void Completions::remove_event(Event& event) {
   if (event.done_version.exchange(version) < version) pipeline_.fulfilled();
 }
 
-CUresult Completions::record(Event& event, const Stream& stream, unsigned flags, std::uint32_t context) {
+CUresult Completions::record(Event& event, const Stream& stream, unsigned flags,
+                             std::uint32_t context) {
   std::lock_guard lock(event.mutex);
   wire::event_record args{};
   args.event = event.id;
@@ -77,7 +78,8 @@ std::uint64_t Completions::new_marker(Stream& stream) {
   return last_marker_;
 }
 
-CUresult Completions::post_marker(std::uint64_t stream, std::uint64_t marker, std::uint32_t context) {
+CUresult Completions::post_marker(std::uint64_t stream, std::uint64_t marker,
+                                  std::uint32_t context) {
   wire::stream_marker args{};
   args.stream = stream;
   args.marker = marker;

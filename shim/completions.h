@@ -1,4 +1,5 @@
-// Events and stream markers: which of them have completed is pushed by the worker, so that queries need no round trip.
+// Events and stream markers: which of them have completed is pushed by the worker, so that queries
+// need no round trip.
 #pragma once
 
 #include "shim/objects.h"
@@ -44,7 +45,8 @@ class Completions {
   std::uint64_t last_marker_ = 0;
 };
 
-/// Calls that named the stream so far; of the legacy stream: it and all blocking streams of its context.
+/// Calls that named the stream so far; of the legacy stream: it and all blocking streams of its
+/// context.
 std::uint64_t uses_of(const Stream& stream) noexcept;
 
 }  // namespace sluice::shim

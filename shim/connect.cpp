@@ -6,12 +6,11 @@
 #include "protocol/wire.h"
 
 #include <cuda.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-
-#include <unistd.h>
 
 namespace sluice::shim {
 namespace {
@@ -31,11 +30,16 @@ Result<std::string> read_token() {
   if (path.empty()) return environment("SLUICE_TOKEN");
   std::ifstream file(path);
   if (!file)
-    return fail(ErrorCode::kNotFound,
-                format("the token file {} cannot be read; check SLUICE_TOKEN_FILE (sluice run --token-file)", path));
+    return fail(
+        ErrorCode::kNotFound,
+        format(
+            "the token file {} cannot be read; check SLUICE_TOKEN_FILE (sluice run --token-file)",
+            path));
   std::string token{std::istreambuf_iterator<char>(file), {}};
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
-  if (token.size() > kTokenBytesMax) return fail(ErrorCode::kInvalidArgument, format("{} is no token file", path));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' '))
+    token.pop_back();
+  if (token.size() > kTokenBytesMax)
+    return fail(ErrorCode::kInvalidArgument, format("{} is no token file", path));
   return token;
 }
 
@@ -68,7 +72,8 @@ Result<Wanted> expect_frame(int fd) {
   if (auto* wanted = std::get_if<Wanted>(&frame)) return std::move(*wanted);
   if (const auto* refusal = std::get_if<wire::Refusal>(&frame))
     return fail(ErrorCode::kPermission, "the server refused: " + refusal->message);
-  return fail(ErrorCode::kProtocol, "the server answered with an unexpected frame; is another service on this address?");
+  return fail(ErrorCode::kProtocol,
+              "the server answered with an unexpected frame; is another service on this address?");
 }
 
 Result<Connection> handshake(const transport::Address& address, const wire::Hello& hello) {
@@ -94,10 +99,14 @@ Result<Connection> connect_from_environment() {
   const std::string server = environment("SLUICE_SERVER");
   if (server.empty())
     return fail(ErrorCode::kNotFound,
-                "No GPU server is named. Start the program with `sluice run --local -- PROGRAM` (a server on this "
-                "machine), `sluice run --server HOST[:PORT] -- PROGRAM`, or set SLUICE_SERVER to HOST[:PORT] or "
+                "No GPU server is named. Start the program with `sluice run --local -- PROGRAM` (a "
+                "server on this "
+                "machine), `sluice run --server HOST[:PORT] -- PROGRAM`, or set SLUICE_SERVER to "
+                "HOST[:PORT] or "
                 "unix:PATH.");
-  const auto doing = [&](const Error& error) { return fail(error.with_context("server " + server)); };
+  const auto doing = [&](const Error& error) {
+    return fail(error.with_context("server " + server));
+  };
   const auto address = transport::parse_address(server);
   if (!address) return doing(address.error());
   const auto hello = make_hello();
@@ -108,8 +117,12 @@ Result<Connection> connect_from_environment() {
   return connection;
 }
 
-void set_connector_for_test(Connector connector) { test_connector() = std::move(connector); }
+void set_connector_for_test(Connector connector) {
+  test_connector() = std::move(connector);
+}
 
-Result<Connection> connect() { return test_connector() ? test_connector()() : connect_from_environment(); }
+Result<Connection> connect() {
+  return test_connector() ? test_connector()() : connect_from_environment();
+}
 
 }  // namespace sluice::shim

@@ -1,4 +1,5 @@
-// From the environment to a session: which server, as whom, and the handshake that ends with a data channel to a worker.
+// From the environment to a session: which server, as whom, and the handshake that ends with a data
+// channel to a worker.
 #pragma once
 
 #include "common/fd.h"
@@ -14,14 +15,15 @@ namespace sluice::shim {
 
 struct Connection {
   std::unique_ptr<transport::Channel> channel;
-  Fd life_line;              ///< the bootstrap connection; empty in tests
+  Fd life_line;  ///< the bootstrap connection; empty in tests
   wire::Welcome welcome;
-  std::string server;        ///< as an operator would write it
+  std::string server;  ///< as an operator would write it
 };
 using Connector = std::function<Result<Connection>()>;
 
-/// SLUICE_SERVER (unix:PATH or HOST[:PORT]), SLUICE_TENANT, SLUICE_TOKEN_FILE or SLUICE_TOKEN. The message of an error
-/// names the address, the cause and what to do. Err(kNotFound) if no server is named at all.
+/// SLUICE_SERVER (unix:PATH or HOST[:PORT]), SLUICE_TENANT, SLUICE_TOKEN_FILE or SLUICE_TOKEN. The
+/// message of an error names the address, the cause and what to do. Err(kNotFound) if no server is
+/// named at all.
 Result<Connection> connect_from_environment();
 
 /// Replaces connect_from_environment() for the next cuInit; an empty one puts it back.

@@ -20,7 +20,8 @@ struct Decoded {
 template <class Record>
 Result<Decoded<Record>> decode(Bytes body) {
   Decoded<Record> record{};
-  if (body.size() < sizeof(Record)) return fail(ErrorCode::kProtocol, "a push is shorter than its fixed part");
+  if (body.size() < sizeof(Record))
+    return fail(ErrorCode::kProtocol, "a push is shorter than its fixed part");
   std::memcpy(&record.fixed, body.data(), sizeof(Record));
   Bytes rest = body.subspan(sizeof(Record));
   for (std::size_t i = 0; i < record.blobs.size(); ++i) {

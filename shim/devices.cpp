@@ -26,12 +26,14 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-std::optional<std::uint32_t> device_named(std::string_view entry, const std::vector<wire::DeviceRecord>& devices) {
+std::optional<std::uint32_t> device_named(std::string_view entry,
+                                          const std::vector<wire::DeviceRecord>& devices) {
   if (entry.starts_with("GPU-") && entry.size() > 4) {
     std::optional<std::uint32_t> found;
     std::string wanted(entry);
-    std::transform(wanted.begin() + 4, wanted.end(), wanted.begin() + 4,
-                   [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c + ('a' - 'A')) : c; });
+    std::transform(wanted.begin() + 4, wanted.end(), wanted.begin() + 4, [](char c) {
+      return c >= 'A' && c <= 'F' ? static_cast<char>(c + ('a' - 'A')) : c;
+    });
     for (std::uint32_t i = 0; i < devices.size(); ++i) {
       if (!uuid_name(devices[i]).starts_with(wanted)) continue;
       if (found) return std::nullopt;
@@ -41,11 +43,13 @@ std::optional<std::uint32_t> device_named(std::string_view entry, const std::vec
   }
   std::uint32_t ordinal = 0;
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), ordinal);
-  if (error != std::errc{} || end != entry.data() + entry.size() || ordinal >= devices.size()) return std::nullopt;
+  if (error != std::errc{} || end != entry.data() + entry.size() || ordinal >= devices.size())
+    return std::nullopt;
   return ordinal;
 }
 
-/// What the driver on the server could do but we do not carry; claiming it would make programs rely on it.
+/// What the driver on the server could do but we do not carry; claiming it would make programs rely
+/// on it.
 bool is_withheld(int attribute) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
@@ -76,7 +80,8 @@ std::vector<std::uint32_t> visible_devices(std::optional<std::string_view> list,
   for (;;) {
     const std::size_t comma = rest.find(',');
     const auto device = device_named(trimmed(rest.substr(0, comma)), devices);
-    if (!device || std::find(visible.begin(), visible.end(), *device) != visible.end()) return visible;
+    if (!device || std::find(visible.begin(), visible.end(), *device) != visible.end())
+      return visible;
     visible.push_back(*device);
     if (comma == std::string_view::npos) return visible;
     rest.remove_prefix(comma + 1);
@@ -106,7 +111,8 @@ Devices::Devices(std::vector<wire::DeviceRecord> all, std::optional<std::string_
 std::optional<int> Devices::attribute(CUdevice device, CUdevice_attribute attribute) const {
   const auto& values = attributes_[static_cast<std::size_t>(device)];
   const auto index = static_cast<std::size_t>(attribute);
-  if (index >= values.size() || !has_attribute_[static_cast<std::size_t>(device)][index]) return std::nullopt;
+  if (index >= values.size() || !has_attribute_[static_cast<std::size_t>(device)][index])
+    return std::nullopt;
   return values[index];
 }
 

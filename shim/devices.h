@@ -1,5 +1,5 @@
-// The devices of the session as the application may see them: the handshake's records, chosen and numbered by
-// CUDA_VISIBLE_DEVICES. Device queries are answered from here.
+// The devices of the session as the application may see them: the handshake's records, chosen and
+// numbered by CUDA_VISIBLE_DEVICES. Device queries are answered from here.
 #pragma once
 
 #include "protocol/bootstrap.h"
@@ -14,9 +14,9 @@
 
 namespace sluice::shim {
 
-/// Ordinals of the visible devices, in the order in which the application numbers them. The list ends before the first
-/// entry that names no device, or one named already; entries are ordinals or GPU-<uuid>, abbreviated while unique.
-/// No list = all devices.
+/// Ordinals of the visible devices, in the order in which the application numbers them. The list
+/// ends before the first entry that names no device, or one named already; entries are ordinals or
+/// GPU-<uuid>, abbreviated while unique. No list = all devices.
 std::vector<std::uint32_t> visible_devices(std::optional<std::string_view> list,
                                            const std::vector<wire::DeviceRecord>& devices);
 
@@ -32,7 +32,9 @@ class Devices {
     return all_[visible_[static_cast<std::size_t>(device)]];
   }
   /// The server's number for it.
-  [[nodiscard]] std::uint32_t ordinal(CUdevice device) const { return visible_[static_cast<std::size_t>(device)]; }
+  [[nodiscard]] std::uint32_t ordinal(CUdevice device) const {
+    return visible_[static_cast<std::size_t>(device)];
+  }
   /// Empty if the driver has no such attribute.
   [[nodiscard]] std::optional<int> attribute(CUdevice device, CUdevice_attribute attribute) const;
 

@@ -1,5 +1,6 @@
-// Failures of posted commands (architecture D11): they come back when their call has long returned and are reported by a
-// later one; those that end a context are reported for ever. Also the names of all errors.
+// Failures of posted commands (architecture D11): they come back when their call has long returned
+// and are reported by a later one; those that end a context are reported for ever. Also the names
+// of all errors.
 #pragma once
 
 #include <cuda.h>
@@ -9,7 +10,8 @@
 
 namespace sluice::shim {
 
-/// Errors after which a context is good for nothing (CUDA driver API, CUresult: "must be terminated and relaunched").
+/// Errors after which a context is good for nothing (CUDA driver API, CUresult: "must be terminated
+/// and relaunched").
 bool is_sticky(CUresult result) noexcept;
 
 /// "CUDA_ERROR_OUT_OF_MEMORY" and its description; null for numbers that are no CUresult.

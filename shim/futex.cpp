@@ -1,11 +1,11 @@
 #include "shim/futex.h"
 
-#include <climits>
-#include <ctime>
-
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <climits>
+#include <ctime>
 
 namespace sluice::shim {
 namespace {
@@ -29,7 +29,9 @@ void WakeWord::wait(std::uint32_t seen, Clock::time_point deadline) noexcept {
   futex(word_, FUTEX_WAIT, seen, &timeout);
 }
 
-void WakeWord::wait(std::uint32_t seen) noexcept { futex(word_, FUTEX_WAIT, seen, nullptr); }
+void WakeWord::wait(std::uint32_t seen) noexcept {
+  futex(word_, FUTEX_WAIT, seen, nullptr);
+}
 
 void WakeWord::wake() noexcept {
   word_.fetch_add(1, std::memory_order_acq_rel);

@@ -5,8 +5,8 @@
 namespace sluice::shim {
 namespace {
 
-// kind in bits 56.., generation in bits 28..55, slot in bits 4..27; bit 3 keeps the value away from the small integers
-// that name special streams.
+// kind in bits 56.., generation in bits 28..55, slot in bits 4..27; bit 3 keeps the value away from
+// the small integers that name special streams.
 constexpr unsigned kKindShift = 56;
 constexpr unsigned kGenerationShift = 28;
 constexpr std::uint32_t kGenerationMask = (1u << 28) - 1;
@@ -16,7 +16,8 @@ constexpr std::uint64_t kMark = 8;
 
 std::uint64_t encode(Kind kind, std::uint32_t generation, std::uint32_t index) {
   return std::uint64_t{static_cast<std::uint8_t>(kind)} << kKindShift |
-         std::uint64_t{generation & kGenerationMask} << kGenerationShift | std::uint64_t{index} << kIndexShift | kMark;
+         std::uint64_t{generation & kGenerationMask} << kGenerationShift |
+         std::uint64_t{index} << kIndexShift | kMark;
 }
 
 }  // namespace
@@ -28,14 +29,17 @@ HandleTable& handles() noexcept {
 }
 
 HandleTable::Slot* HandleTable::slot_of(Kind kind, std::uint64_t handle) const noexcept {
-  if (handle >> kKindShift != static_cast<std::uint8_t>(kind) || (handle & 0xF) != kMark) return nullptr;
+  if (handle >> kKindShift != static_cast<std::uint8_t>(kind) || (handle & 0xF) != kMark)
+    return nullptr;
   const std::uint64_t index = handle >> kIndexShift & kIndexMask;
   if (index / kChunkSlots >= kChunksMax) return nullptr;
   Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
   if (chunk == nullptr) return nullptr;
   Slot& slot = chunk[index % kChunkSlots];
   const std::uint32_t generation = slot.generation.load(std::memory_order_acquire);
-  if (generation % 2 == 0 || (generation & kGenerationMask) != (handle >> kGenerationShift & kGenerationMask)) return nullptr;
+  if (generation % 2 == 0 ||
+      (generation & kGenerationMask) != (handle >> kGenerationShift & kGenerationMask))
+    return nullptr;
   return &slot;
 }
 
@@ -90,7 +94,8 @@ void HandleTable::remove_if(const Which& which, void (*drop)(Kind, const Entry&)
   {
     std::lock_guard lock(mutex_);
     for (std::uint32_t index = 0; index < used_; ++index) {
-      Slot& slot = chunks_[index / kChunkSlots].load(std::memory_order_relaxed)[index % kChunkSlots];
+      Slot& slot =
+          chunks_[index / kChunkSlots].load(std::memory_order_relaxed)[index % kChunkSlots];
       if (slot.generation.load(std::memory_order_relaxed) % 2 == 0 || !which(slot.entry)) continue;
       dropped.emplace_back(slot.kind, slot.entry);
       free_slot(slot, index);

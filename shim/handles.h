@@ -1,6 +1,7 @@
-// Application handles. Whatever the driver API calls a handle is, for the application, a number made of a kind, a slot and
-// the slot's generation: a stale, foreign or invented handle is refused here instead of being followed. Behind a slot are
-// the wire id, by which the worker knows the object, and, for the kinds that the shim keeps something about, that object.
+// Application handles. Whatever the driver API calls a handle is, for the application, a number
+// made of a kind, a slot and the slot's generation: a stale, foreign or invented handle is refused
+// here instead of being followed. Behind a slot are the wire id, by which the worker knows the
+// object, and, for the kinds that the shim keeps something about, that object.
 #pragma once
 
 #include "shim/call.h"
@@ -18,38 +19,80 @@
 namespace sluice::shim {
 
 enum class Kind : std::uint8_t {
-  kNone, kContext, kStream, kEvent, kModule, kLibrary, kKernel, kFunction, kGraph, kGraphNode, kGraphExec, kPool, kArray,
-  kMipmappedArray, kTexref, kSurfref, kLinkState, kGreenContext, kUserObject, kExternalMemory, kExternalSemaphore,
-  kGraphicsResource, kCount,
+  kNone,
+  kContext,
+  kStream,
+  kEvent,
+  kModule,
+  kLibrary,
+  kKernel,
+  kFunction,
+  kGraph,
+  kGraphNode,
+  kGraphExec,
+  kPool,
+  kArray,
+  kMipmappedArray,
+  kTexref,
+  kSurfref,
+  kLinkState,
+  kGreenContext,
+  kUserObject,
+  kExternalMemory,
+  kExternalSemaphore,
+  kGraphicsResource,
+  kCount,
 };
 
-template <class Handle> inline constexpr Kind kKindOf = Kind::kNone;
-template <> inline constexpr Kind kKindOf<CUcontext> = Kind::kContext;
-template <> inline constexpr Kind kKindOf<CUstream> = Kind::kStream;
-template <> inline constexpr Kind kKindOf<CUevent> = Kind::kEvent;
-template <> inline constexpr Kind kKindOf<CUmodule> = Kind::kModule;
-template <> inline constexpr Kind kKindOf<CUlibrary> = Kind::kLibrary;
-template <> inline constexpr Kind kKindOf<CUkernel> = Kind::kKernel;
-template <> inline constexpr Kind kKindOf<CUfunction> = Kind::kFunction;
-template <> inline constexpr Kind kKindOf<CUgraph> = Kind::kGraph;
-template <> inline constexpr Kind kKindOf<CUgraphNode> = Kind::kGraphNode;
-template <> inline constexpr Kind kKindOf<CUgraphExec> = Kind::kGraphExec;
-template <> inline constexpr Kind kKindOf<CUmemoryPool> = Kind::kPool;
-template <> inline constexpr Kind kKindOf<CUarray> = Kind::kArray;
-template <> inline constexpr Kind kKindOf<CUmipmappedArray> = Kind::kMipmappedArray;
-template <> inline constexpr Kind kKindOf<CUtexref> = Kind::kTexref;
-template <> inline constexpr Kind kKindOf<CUsurfref> = Kind::kSurfref;
-template <> inline constexpr Kind kKindOf<CUlinkState> = Kind::kLinkState;
-template <> inline constexpr Kind kKindOf<CUgreenCtx> = Kind::kGreenContext;
-template <> inline constexpr Kind kKindOf<CUuserObject> = Kind::kUserObject;
-template <> inline constexpr Kind kKindOf<CUexternalMemory> = Kind::kExternalMemory;
-template <> inline constexpr Kind kKindOf<CUexternalSemaphore> = Kind::kExternalSemaphore;
-template <> inline constexpr Kind kKindOf<CUgraphicsResource> = Kind::kGraphicsResource;
+template <class Handle>
+inline constexpr Kind kKindOf = Kind::kNone;
+template <>
+inline constexpr Kind kKindOf<CUcontext> = Kind::kContext;
+template <>
+inline constexpr Kind kKindOf<CUstream> = Kind::kStream;
+template <>
+inline constexpr Kind kKindOf<CUevent> = Kind::kEvent;
+template <>
+inline constexpr Kind kKindOf<CUmodule> = Kind::kModule;
+template <>
+inline constexpr Kind kKindOf<CUlibrary> = Kind::kLibrary;
+template <>
+inline constexpr Kind kKindOf<CUkernel> = Kind::kKernel;
+template <>
+inline constexpr Kind kKindOf<CUfunction> = Kind::kFunction;
+template <>
+inline constexpr Kind kKindOf<CUgraph> = Kind::kGraph;
+template <>
+inline constexpr Kind kKindOf<CUgraphNode> = Kind::kGraphNode;
+template <>
+inline constexpr Kind kKindOf<CUgraphExec> = Kind::kGraphExec;
+template <>
+inline constexpr Kind kKindOf<CUmemoryPool> = Kind::kPool;
+template <>
+inline constexpr Kind kKindOf<CUarray> = Kind::kArray;
+template <>
+inline constexpr Kind kKindOf<CUmipmappedArray> = Kind::kMipmappedArray;
+template <>
+inline constexpr Kind kKindOf<CUtexref> = Kind::kTexref;
+template <>
+inline constexpr Kind kKindOf<CUsurfref> = Kind::kSurfref;
+template <>
+inline constexpr Kind kKindOf<CUlinkState> = Kind::kLinkState;
+template <>
+inline constexpr Kind kKindOf<CUgreenCtx> = Kind::kGreenContext;
+template <>
+inline constexpr Kind kKindOf<CUuserObject> = Kind::kUserObject;
+template <>
+inline constexpr Kind kKindOf<CUexternalMemory> = Kind::kExternalMemory;
+template <>
+inline constexpr Kind kKindOf<CUexternalSemaphore> = Kind::kExternalSemaphore;
+template <>
+inline constexpr Kind kKindOf<CUgraphicsResource> = Kind::kGraphicsResource;
 
 struct Entry {
-  std::uint64_t id = 0;          ///< on the wire
-  void* object = nullptr;        ///< what the shim keeps about it; the row that made it owns it
-  std::uint64_t owner = 0;       ///< serial number of the context whose end ends it, 0 = none
+  std::uint64_t id = 0;     ///< on the wire
+  void* object = nullptr;   ///< what the shim keeps about it; the row that made it owns it
+  std::uint64_t owner = 0;  ///< serial number of the context whose end ends it, 0 = none
 };
 
 /// Thread-safe; find() takes no lock. One for the process.
@@ -100,7 +143,9 @@ std::uint64_t handle_bits(Handle handle) noexcept {
 template <class Object, class Handle>
 Object* object_of(Handle handle) noexcept {
   Entry entry;
-  return handles().find(kKindOf<Handle>, handle_bits(handle), &entry) ? static_cast<Object*>(entry.object) : nullptr;
+  return handles().find(kKindOf<Handle>, handle_bits(handle), &entry)
+             ? static_cast<Object*>(entry.object)
+             : nullptr;
 }
 
 /// A handle for something new.

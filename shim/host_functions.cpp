@@ -15,7 +15,8 @@ HostFunctions::~HostFunctions() {
   if (has_thread_) ::pthread_join(thread_, nullptr);
 }
 
-CUresult HostFunctions::launch(const Function& function, std::uint64_t stream, std::uint32_t context) {
+CUresult HostFunctions::launch(const Function& function, std::uint64_t stream,
+                               std::uint32_t context) {
   wire::host_func args{};
   args.stream = stream;
   args.is_callback = function.callback != nullptr ? 1 : 0;
@@ -35,7 +36,8 @@ Status HostFunctions::on_run(const wire::RecordHeader& header, Bytes body) {
   {
     std::lock_guard lock(mutex_);
     const auto at = waiting_.find(push.fixed.token);
-    if (at == waiting_.end()) return fail(ErrorCode::kProtocol, "a host function that was never launched is due");
+    if (at == waiting_.end())
+      return fail(ErrorCode::kProtocol, "a host function that was never launched is due");
     due_.push_back({push.fixed.token, at->second, static_cast<CUresult>(header.result)});
     waiting_.erase(at);
   }
@@ -57,7 +59,9 @@ bool HostFunctions::start() {
       },
       this);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) SLUICE_LOG_ERROR("session", "The thread for host functions cannot be started: {}", std::strerror(error));
+  if (error != 0)
+    SLUICE_LOG_ERROR("session", "The thread for host functions cannot be started: {}",
+                     std::strerror(error));
   has_thread_ = error == 0;
   return has_thread_;
 }
@@ -90,7 +94,8 @@ void HostFunctions::run(const Due& due) {
   }
   wire::host_func_done args{};
   args.token = due.token;
-  pipeline_.post({.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}});
+  pipeline_.post(
+      {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}});
   pipeline_.flush();
 }
 

@@ -1,18 +1,18 @@
-// Functions of the application that run in stream order (cuLaunchHostFunc, cuStreamAddCallback): the worker's stream
-// waits in a host function of its own until the application's has run here. They run on a thread of their own, because
-// they may take any time and the pipeline's service thread must not.
+// Functions of the application that run in stream order (cuLaunchHostFunc, cuStreamAddCallback):
+// the worker's stream waits in a host function of its own until the application's has run here.
+// They run on a thread of their own, because they may take any time and the pipeline's service
+// thread must not.
 #pragma once
 
 #include "shim/futex.h"
 #include "shim/pipeline.h"
 
 #include <cuda.h>
+#include <pthread.h>
 
 #include <deque>
 #include <mutex>
 #include <unordered_map>
-
-#include <pthread.h>
 
 namespace sluice::shim {
 

@@ -2,12 +2,12 @@
 
 #include "common/format.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-
-#include <elf.h>
 
 namespace sluice::shim {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::uint32_t kFatbinMagic = 0xba55ed50;
 
 struct FatbinWrapper {
   std::uint32_t magic = 0;
-  std::uint32_t version = 0;     // 1, or 2 = `more` points to a table of prelinked fatbins
+  std::uint32_t version = 0;  // 1, or 2 = `more` points to a table of prelinked fatbins
   const void* fatbin = nullptr;
   const void* more = nullptr;
 };
@@ -38,7 +38,8 @@ T read_at(const void* base, std::uint64_t offset = 0) {
 
 Result<std::span<const std::byte>> view(const void* image, std::uint64_t bytes) {
   if (bytes == 0 || bytes > kImageBytesMax)
-    return fail(ErrorCode::kInvalidArgument, format("a module image cannot be {} bytes long", bytes));
+    return fail(ErrorCode::kInvalidArgument,
+                format("a module image cannot be {} bytes long", bytes));
   return std::span(static_cast<const std::byte*>(image), static_cast<std::size_t>(bytes));
 }
 
@@ -53,7 +54,8 @@ Result<std::span<const std::byte>> fatbin_bytes(const void* image) {
 /// The end of whatever the headers mention; a cubin has no length field of its own.
 Result<std::span<const std::byte>> elf_bytes(const void* image) {
   const auto header = read_at<Elf64_Ehdr>(image);
-  if (header.e_ident[EI_CLASS] != ELFCLASS64) return fail(ErrorCode::kInvalidArgument, "a 32-bit cubin");
+  if (header.e_ident[EI_CLASS] != ELFCLASS64)
+    return fail(ErrorCode::kInvalidArgument, "a 32-bit cubin");
   std::uint64_t end = header.e_ehsize;
   const auto cover = [&end](std::uint64_t offset, std::uint64_t bytes) {
     if (offset <= kImageBytesMax && bytes <= kImageBytesMax) {
@@ -66,11 +68,13 @@ Result<std::span<const std::byte>> elf_bytes(const void* image) {
   cover(header.e_phoff, std::uint64_t{header.e_phnum} * header.e_phentsize);
   if (end > kImageBytesMax) return view(image, end);
   for (unsigned i = 0; i < header.e_shnum; ++i) {
-    const auto section = read_at<Elf64_Shdr>(image, header.e_shoff + std::uint64_t{i} * header.e_shentsize);
+    const auto section =
+        read_at<Elf64_Shdr>(image, header.e_shoff + std::uint64_t{i} * header.e_shentsize);
     if (section.sh_type != SHT_NOBITS) cover(section.sh_offset, section.sh_size);
   }
   for (unsigned i = 0; i < header.e_phnum; ++i) {
-    const auto segment = read_at<Elf64_Phdr>(image, header.e_phoff + std::uint64_t{i} * header.e_phentsize);
+    const auto segment =
+        read_at<Elf64_Phdr>(image, header.e_phoff + std::uint64_t{i} * header.e_phentsize);
     cover(segment.p_offset, segment.p_filesz);
   }
   return view(image, end);
@@ -86,7 +90,8 @@ Result<std::span<const std::byte>> image_bytes(const void* image) {
   if (std::strncmp(text, "\x50\xed\x55\xba", 4) == 0) return fatbin_bytes(image);
   if (std::strncmp(text, "\xb1\x43\x62\x46", 4) == 0) {
     const auto wrapper = read_at<FatbinWrapper>(image);
-    if (wrapper.magic != kWrapperMagic || wrapper.version < 1 || wrapper.version > 2 || wrapper.fatbin == nullptr)
+    if (wrapper.magic != kWrapperMagic || wrapper.version < 1 || wrapper.version > 2 ||
+        wrapper.fatbin == nullptr)
       return fail(ErrorCode::kInvalidArgument, "the fatbin wrapper is damaged");
     return fatbin_bytes(wrapper.fatbin);
   }

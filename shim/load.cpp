@@ -25,8 +25,12 @@ CUresult JitOptions::read(unsigned count, const CUjit_option* options, void** va
   for (unsigned i = 0; i < count; ++i) {
     const auto value = reinterpret_cast<std::uint64_t>(values[i]);
     switch (options[i]) {
-      case CU_JIT_INFO_LOG_BUFFER: info_.buffer = static_cast<char*>(values[i]); break;
-      case CU_JIT_ERROR_LOG_BUFFER: error_.buffer = static_cast<char*>(values[i]); break;
+      case CU_JIT_INFO_LOG_BUFFER:
+        info_.buffer = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER:
+        error_.buffer = static_cast<char*>(values[i]);
+        break;
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         info_.buffer_bytes = static_cast<std::uint32_t>(value);
         info_.size_value = &values[i];
@@ -35,7 +39,9 @@ CUresult JitOptions::read(unsigned count, const CUjit_option* options, void** va
         error_.buffer_bytes = static_cast<std::uint32_t>(value);
         error_.size_value = &values[i];
         break;
-      case CU_JIT_WALL_TIME: wall_time_ = &values[i]; break;
+      case CU_JIT_WALL_TIME:
+        wall_time_ = &values[i];
+        break;
       default:
         if (is_pointer_option(options[i])) return CUDA_ERROR_NOT_SUPPORTED;
         entries_.push_back({static_cast<std::uint32_t>(options[i]), 0, value});
@@ -50,7 +56,8 @@ void JitOptions::write_back() {
   write_back(info_);
   write_back(error_);
   if (wall_time_ != nullptr) {
-    const float ms = std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start_).count();
+    const float ms =
+        std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start_).count();
     std::memcpy(wall_time_, &ms, sizeof ms);
   }
 }
@@ -84,7 +91,8 @@ CUresult image_error(const Error& error) {
 }
 
 bool CallableReply::fill(Callable& callable) {
-  if (layout_bytes_ > layout_.size() * sizeof(ParamInfo) || layout_bytes_ % sizeof(ParamInfo) != 0) return false;
+  if (layout_bytes_ > layout_.size() * sizeof(ParamInfo) || layout_bytes_ % sizeof(ParamInfo) != 0)
+    return false;
   layout_.resize(layout_bytes_ / sizeof(ParamInfo));
   std::size_t end = 0;
   for (const ParamInfo& param : layout_) {
@@ -155,8 +163,11 @@ void set_attribute(Callable& callable, int attribute, int value) {
 
 void remember_variable(Image& image, CUdeviceptr address, std::size_t bytes) {
   if (bytes == 0 || session().addresses().device(address)) return;
-  session().addresses().add_device(
-      {.base = address, .bytes = bytes, .context = current_context(), .is_variable = true, .buffer_id = 0});
+  session().addresses().add_device({.base = address,
+                                    .bytes = bytes,
+                                    .context = current_context(),
+                                    .is_variable = true,
+                                    .buffer_id = 0});
   std::lock_guard lock(image.mutex);
   image.globals.push_back(address);
 }
@@ -169,9 +180,11 @@ void forget_contents(Image& image) {
     for (const Kind kind : {Kind::kFunction, Kind::kKernel})
       if (handles().remove(kind, handle, &entry)) drop_object(kind, entry);
   for (const auto& [key, function] : image.functions)
-    if (handles().remove(Kind::kFunction, handle_bits(function), &entry)) drop_object(Kind::kFunction, entry);
+    if (handles().remove(Kind::kFunction, handle_bits(function), &entry))
+      drop_object(Kind::kFunction, entry);
   for (const auto& [context, module] : image.modules)
-    if (handles().remove(Kind::kModule, handle_bits(module), &entry)) drop_object(Kind::kModule, entry);
+    if (handles().remove(Kind::kModule, handle_bits(module), &entry))
+      drop_object(Kind::kModule, entry);
 }
 
 }  // namespace sluice::shim

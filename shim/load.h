@@ -1,5 +1,5 @@
-// What modules and libraries have in common: sending an image, the JIT options and their logs, and functions with the
-// parameter layout and attributes that later calls are answered from.
+// What modules and libraries have in common: sending an image, the JIT options and their logs, and
+// functions with the parameter layout and attributes that later calls are answered from.
 #pragma once
 
 #include "shim/api.h"
@@ -41,7 +41,9 @@ class JitOptions {
     std::vector<std::byte> text;
     std::size_t sent_bytes = 0;
   };
-  static std::uint32_t bytes_max(const Log& log) { return static_cast<std::uint32_t>(log.text.size()); }
+  static std::uint32_t bytes_max(const Log& log) {
+    return static_cast<std::uint32_t>(log.text.size());
+  }
   static void write_back(Log& log);
 
   std::vector<WireOption> entries_;
@@ -60,7 +62,9 @@ class CallableReply {
  public:
   CallableReply() : layout_(kParamsMax), attributes_(kAttributesMax) {}
   OutBytes layout_out() { return {std::as_writable_bytes(std::span(layout_)), &layout_bytes_}; }
-  OutBytes attributes_out() { return {std::as_writable_bytes(std::span(attributes_)), &attributes_bytes_}; }
+  OutBytes attributes_out() {
+    return {std::as_writable_bytes(std::span(attributes_)), &attributes_bytes_};
+  }
   /// Puts them into the callable. False if the layout makes no sense.
   bool fill(Callable& callable);
 

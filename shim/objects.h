@@ -1,4 +1,5 @@
-// What the shim keeps about the objects whose state the application may ask for without a round trip.
+// What the shim keeps about the objects whose state the application may ask for without a round
+// trip.
 #pragma once
 
 #include "shim/futex.h"
@@ -19,17 +20,18 @@ namespace sluice::shim {
 
 struct Context;
 
-/// Pooled and never freed: a thread that still waits on a stream which another thread destroys must find memory.
-/// Guarded by mutex but for the atomics.
+/// Pooled and never freed: a thread that still waits on a stream which another thread destroys must
+/// find memory. Guarded by mutex but for the atomics.
 struct Stream {
-  std::uint64_t id = 0;  ///< 0 = the legacy stream
+  std::uint64_t id = 0;      ///< 0 = the legacy stream
   std::uint64_t serial = 0;  ///< cuStreamGetId
   Context* context = nullptr;
   std::uint32_t context_id = 0;  ///< the life of the (primary) context that it belongs to
   CUstream handle = nullptr;
   unsigned flags = 0;
   int priority = 0;
-  std::atomic<std::uint64_t> uses{0};  ///< calls that named it: tells whether a marker is still the last command
+  std::atomic<std::uint64_t> uses{
+      0};  ///< calls that named it: tells whether a marker is still the last command
 
   std::mutex mutex;
   std::uint64_t marker = 0;       ///< number of the marker under way, 0 = none
@@ -38,7 +40,8 @@ struct Stream {
   CUresult done_result = CUDA_SUCCESS;
 };
 
-/// Pooled and never freed, like Stream; versions grow through all its lives, so that a waiter always gets away.
+/// Pooled and never freed, like Stream; versions grow through all its lives, so that a waiter
+/// always gets away.
 struct Event {
   std::uint64_t id = 0;
   Context* context = nullptr;
@@ -67,17 +70,19 @@ struct ParamInfo {
   std::uint32_t size = 0;
 };
 
-/// A function of a module or a kernel of a library: immutable after creation but for the attributes.
+/// A function of a module or a kernel of a library: immutable after creation but for the
+/// attributes.
 struct Callable {
   std::uint64_t id = 0;
   std::string name;
-  Context* context = nullptr;   ///< of a function
+  Context* context = nullptr;  ///< of a function
   CUmodule module = nullptr;
   CUlibrary library = nullptr;
   bool is_kernel = false;
   std::vector<ParamInfo> layout;
   std::size_t params_bytes = 0;
-  std::vector<int> attributes;  ///< by CUfunction_attribute, INT32_MIN = refused; changed under `mutex`
+  std::vector<int>
+      attributes;  ///< by CUfunction_attribute, INT32_MIN = refused; changed under `mutex`
   std::mutex mutex;
 
   /// False if the driver gave no value.
@@ -95,8 +100,9 @@ struct Image {
   std::mutex mutex;
   std::unordered_map<std::string, std::uint64_t> callables;  ///< name -> application handle
   std::vector<CUdeviceptr> globals;                          ///< in the address map on its account
-  std::map<std::pair<std::uint64_t, std::uint64_t>, CUfunction> functions;  ///< by context serial and kernel id
-  std::unordered_map<std::uint64_t, CUmodule> modules;       ///< of a library, per context serial
+  std::map<std::pair<std::uint64_t, std::uint64_t>, CUfunction>
+      functions;                                        ///< by context serial and kernel id
+  std::unordered_map<std::uint64_t, CUmodule> modules;  ///< of a library, per context serial
 };
 
 /// Objects that are used again and never freed. Thread-safe.

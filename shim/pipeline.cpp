@@ -3,13 +3,13 @@
 #include "common/log.h"
 #include "protocol/session.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 namespace sluice::shim {
 namespace {
@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kReadBudgetBytes = 1 << 20;
 
 std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
 }
 
 std::size_t record_bytes(const Outgoing& record) {
@@ -28,7 +29,8 @@ std::size_t record_bytes(const Outgoing& record) {
 
 }  // namespace
 
-Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict, PushHandler& pushes)
+Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict,
+                   PushHandler& pushes)
     : channel_(std::move(channel)),
       life_line_(std::move(life_line)),
       is_strict_(is_strict),
@@ -60,7 +62,9 @@ CUresult Pipeline::call(const Outgoing& record, const detail::ReplyShape& shape,
   Reply reply{.shape = shape, .out = out};
   if (const CUresult refused = append(record, &reply)) return refused;
   const auto done = [&reply] { return reply.is_done.load(std::memory_order_acquire); };
-  wait_for(Condition{&done, [](const void* f) { return (*static_cast<const decltype(done)*>(f))(); }}, &reply);
+  wait_for(
+      Condition{&done, [](const void* f) { return (*static_cast<const decltype(done)*>(f))(); }},
+      &reply);
   if (!done()) {
     // The reader may be filling it right now: after this it cannot.
     std::lock_guard lock(replies_mutex_);
@@ -96,15 +100,18 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
     }
     last_seq_.store(seq, std::memory_order_relaxed);
     const bool is_idle = acknowledged_seq_.load(std::memory_order_relaxed) + 1 == seq;
-    if (unflushed_records_.load(std::memory_order_relaxed) == 0) oldest_ns_.store(now_ns(), std::memory_order_relaxed);
+    if (unflushed_records_.load(std::memory_order_relaxed) == 0)
+      oldest_ns_.store(now_ns(), std::memory_order_relaxed);
     unflushed_records_.fetch_add(1);
     if (!write(header, record)) {
       const auto status = channel_->flush();
-      lose(status ? Error{ErrorCode::kPeerClosed, "the connection to the worker was closed"} : status.error());
+      lose(status ? Error{ErrorCode::kPeerClosed, "the connection to the worker was closed"}
+                  : status.error());
       return kSessionLost;
     }
     traffic_.bytes_sent.fetch_add(header.bytes, std::memory_order_relaxed);
-    if (reply != nullptr || is_idle || unflushed_records_.load(std::memory_order_relaxed) >= kFlushRecords ||
+    if (reply != nullptr || is_idle ||
+        unflushed_records_.load(std::memory_order_relaxed) >= kFlushRecords ||
         channel_->unflushed_bytes() >= kFlushBytes) {
       flush_locked();
       if (is_lost()) return kSessionLost;
@@ -138,8 +145,9 @@ bool Pipeline::write(const wire::RecordHeader& header, const Outgoing& record) n
   if (is_inline) return true;
   is_flushing_ = true;
   nudge_service();
-  const bool is_written = std::all_of(record.blobs.begin(), record.blobs.end(),
-                                      [this](const Bytes& blob) { return write_blob_through(blob); });
+  const bool is_written =
+      std::all_of(record.blobs.begin(), record.blobs.end(),
+                  [this](const Bytes& blob) { return write_blob_through(blob); });
   is_flushing_ = false;
   return is_written;
 }
@@ -156,7 +164,8 @@ bool Pipeline::write_blob_through(Bytes blob) noexcept {
 }
 
 void Pipeline::flush_locked() noexcept {
-  // While the peer is slow this blocks; the service thread then reads, so that the worker is never stuck writing to us.
+  // While the peer is slow this blocks; the service thread then reads, so that the worker is never
+  // stuck writing to us.
   is_flushing_ = true;
   const auto status = channel_->flush();
   is_flushing_ = false;
@@ -215,7 +224,8 @@ void Pipeline::follow(const Condition& done, const Reply* reply) noexcept {
     sleepers_.push_back(&sleeper);
   }
   const std::uint32_t seen = sleeper.word.value();
-  // The reader that left before we were in the list did not see us; one that leaves from now on does.
+  // The reader that left before we were in the list did not see us; one that leaves from now on
+  // does.
   if (receive_mutex_.try_lock()) {
     receive_mutex_.unlock();
   } else if (!done() && !is_lost()) {
@@ -244,7 +254,8 @@ Status Pipeline::on_record(const wire::RecordHeader& header, Bytes body) {
   if (header.seq > last_seq())
     return fail(ErrorCode::kProtocol, "the worker answered a record that was never sent");
   std::uint64_t known = acknowledged_seq_.load(std::memory_order_relaxed);
-  while (known < header.seq && !acknowledged_seq_.compare_exchange_weak(known, header.seq, std::memory_order_relaxed)) {
+  while (known < header.seq &&
+         !acknowledged_seq_.compare_exchange_weak(known, header.seq, std::memory_order_relaxed)) {
   }
   if ((header.flags & wire::kFlagReply) != 0) return on_reply(header, body);
   if ((header.flags & wire::kFlagPush) == 0)
@@ -261,7 +272,8 @@ Status Pipeline::on_reply(const wire::RecordHeader& header, Bytes body) {
   {
     std::lock_guard lock(replies_mutex_);
     const auto at = replies_.find(header.seq);
-    if (at == replies_.end()) return fail(ErrorCode::kProtocol, "the worker sent a reply that nobody waits for");
+    if (at == replies_.end())
+      return fail(ErrorCode::kProtocol, "the worker sent a reply that nobody waits for");
     filled = at->second;
     SLUICE_CHECK(fill(*at->second, header, body));
     at->second->is_done.store(true, std::memory_order_release);
@@ -277,7 +289,8 @@ Status Pipeline::fill(Reply& reply, const wire::RecordHeader& header, Bytes body
   reply.result = static_cast<CUresult>(header.result);
   if (body.empty() && reply.result != CUDA_SUCCESS) return {};
   const std::size_t fixed_bytes = reply.shape.fixed.size();
-  if (body.size() < fixed_bytes) return fail(ErrorCode::kProtocol, "a reply is shorter than its fixed part");
+  if (body.size() < fixed_bytes)
+    return fail(ErrorCode::kProtocol, "a reply is shorter than its fixed part");
   std::memcpy(reply.shape.fixed.data(), body.data(), fixed_bytes);
   Bytes rest = body.subspan(fixed_bytes);
   auto out = reply.out.begin();
@@ -311,7 +324,8 @@ void Pipeline::lose(const Error& why) noexcept {
   if (is_lost_.exchange(true)) return;
   if (!stops_ && !says_goodbye_)
     SLUICE_LOG_ERROR("session",
-                     "The session with the server is lost: {}. Every further CUDA call that needs the GPU returns "
+                     "The session with the server is lost: {}. Every further CUDA call that needs "
+                     "the GPU returns "
                      "CUDA_ERROR_DEVICE_UNAVAILABLE (46); start the program again.",
                      why.message);
   channel_->close();

@@ -1,8 +1,9 @@
-// The one ordered queue between this process and its worker (architecture D6). Every thread appends records to it under
-// one lock, so what the program's threads agreed on among themselves stays true on the server. Records are collected and
-// handed over when somebody waits, when enough are there, at once when the server has nothing of ours under way, or
-// shortly after by the service thread. There is no receiving thread: whoever waits reads the channel, for itself and for
-// the others; the service thread reads only when pushes are expected and nobody waits.
+// The one ordered queue between this process and its worker (architecture D6). Every thread appends
+// records to it under one lock, so what the program's threads agreed on among themselves stays true
+// on the server. Records are collected and handed over when somebody waits, when enough are there,
+// at once when the server has nothing of ours under way, or shortly after by the service thread.
+// There is no receiving thread: whoever waits reads the channel, for itself and for the others; the
+// service thread reads only when pushes are expected and nobody waits.
 #pragma once
 
 #include "common/fd.h"
@@ -13,14 +14,14 @@
 #include "shim/record_assembler.h"
 #include "transport/transport.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
-
-#include <pthread.h>
 
 namespace sluice::shim {
 
@@ -52,7 +53,8 @@ struct Traffic {
   std::atomic<std::uint64_t> posted{0}, round_trips{0}, bytes_sent{0}, bytes_received{0};
 };
 
-/// Thread-safe. Lock order: send_mutex_ before replies_mutex_; receive_mutex_ before replies_mutex_ and sleepers_mutex_.
+/// Thread-safe. Lock order: send_mutex_ before replies_mutex_; receive_mutex_ before replies_mutex_
+/// and sleepers_mutex_.
 class Pipeline final : private RecordHandler {
  public:
   static constexpr std::size_t kFlushBytes = 8 * 1024;
@@ -61,8 +63,10 @@ class Pipeline final : private RecordHandler {
   /// Every wait looks again at least this often whether the session still lives.
   static constexpr std::chrono::milliseconds kRecheck{50};
 
-  /// `life_line` may be empty (tests). Strict: what is posted is waited for (SLUICE_STRICT). Nothing is sent yet.
-  Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict, PushHandler& pushes);
+  /// `life_line` may be empty (tests). Strict: what is posted is waited for (SLUICE_STRICT).
+  /// Nothing is sent yet.
+  Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict,
+           PushHandler& pushes);
   ~Pipeline() override;
 
   /// Appends; kSessionLost when the session is over.
@@ -74,7 +78,8 @@ class Pipeline final : private RecordHandler {
   CUresult wait(const Condition& done) noexcept;
   template <class Done>
   CUresult wait_until(const Done& done) noexcept {
-    return wait(Condition{&done, [](const void* object) { return (*static_cast<const Done*>(object))(); }});
+    return wait(
+        Condition{&done, [](const void* object) { return (*static_cast<const Done*>(object))(); }});
   }
   /// Flushes and takes what has arrived, without waiting.
   void poll() noexcept;
@@ -87,7 +92,8 @@ class Pipeline final : private RecordHandler {
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_.load(std::memory_order_acquire); }
   /// Ends the session for good: one log line, everyone who waits returns.
   void lose(const Error& why) noexcept;
-  /// Says goodbye if that is possible within `limit`; pending work is abandoned. Later calls find the session lost.
+  /// Says goodbye if that is possible within `limit`; pending work is abandoned. Later calls find
+  /// the session lost.
   void finish(std::chrono::milliseconds limit) noexcept;
   /// In a forked child: gives up the descriptors without a word to the peer.
   void abandon_in_child() noexcept;
@@ -144,7 +150,8 @@ class Pipeline final : private RecordHandler {
 
   std::mutex send_mutex_;
   std::atomic<std::uint64_t> last_seq_{0};
-  std::atomic<std::uint64_t> acknowledged_seq_{0};  ///< the newest request that a reply or push answers
+  std::atomic<std::uint64_t> acknowledged_seq_{
+      0};  ///< the newest request that a reply or push answers
   std::atomic<std::uint32_t> unflushed_records_{0};
   std::atomic<std::int64_t> oldest_ns_{0};  ///< when the oldest unflushed record was appended
   std::atomic<bool> is_flushing_{false};

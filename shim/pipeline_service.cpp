@@ -1,27 +1,29 @@
-// The pipeline's service thread: hands over records that nobody flushed, reads while pushes are expected and nobody else
-// reads, says goodbye. It sleeps without a deadline when there is nothing to do.
-#include "shim/pipeline.h"
-
+// The pipeline's service thread: hands over records that nobody flushed, reads while pushes are
+// expected and nobody else reads, says goodbye. It sleeps without a deadline when there is nothing
+// to do.
 #include "common/log.h"
 #include "protocol/session.h"
-
-#include <csignal>
-#include <cstring>
+#include "shim/pipeline.h"
 
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstring>
+
 namespace sluice::shim {
 namespace {
 
-/// After this many rounds of kFlushDelay without work the thread sleeps deeply; until then nobody pays for waking it.
+/// After this many rounds of kFlushDelay without work the thread sleeps deeply; until then nobody
+/// pays for waking it.
 constexpr int kIdleRoundsMax = 20;
 constexpr std::chrono::milliseconds kReadTick{1};
 constexpr std::chrono::milliseconds kReadTickLong{5};
 constexpr int kShortTicksMax = 200;
 
 Clock::time_point at_ns(std::int64_t ns) {
-  return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(ns)));
+  return Clock::time_point(
+      std::chrono::duration_cast<Clock::duration>(std::chrono::nanoseconds(ns)));
 }
 
 }  // namespace
@@ -52,7 +54,8 @@ void Pipeline::start_service() noexcept {
       this);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
-    SLUICE_LOG_ERROR("session", "The shim's service thread cannot be started: {}", std::strerror(error));
+    SLUICE_LOG_ERROR("session", "The shim's service thread cannot be started: {}",
+                     std::strerror(error));
     return;
   }
   has_service_.store(true, std::memory_order_release);
@@ -60,7 +63,8 @@ void Pipeline::start_service() noexcept {
 
 void Pipeline::serve() noexcept {
   ::pthread_setname_np(::pthread_self(), "sluice-service");
-  // The kernel may delay a sleeper by its timer slack (50 us by default), as long as our whole delay.
+  // The kernel may delay a sleeper by its timer slack (50 us by default), as long as our whole
+  // delay.
   ::prctl(PR_SET_TIMERSLACK, 1000ul, 0, 0, 0);
   int quiet_rounds = 0;
   while (!stops_.load()) {
@@ -86,9 +90,11 @@ void Pipeline::serve() noexcept {
 
 void Pipeline::rest(std::uint32_t seen, int quiet_rounds) noexcept {
   service_sleeps_.store(true);
-  const bool has_nothing = unflushed_records_.load() == 0 && !says_goodbye_.load() && !stops_.load();
+  const bool has_nothing =
+      unflushed_records_.load() == 0 && !says_goodbye_.load() && !stops_.load();
   if (has_nothing && expects_pushes()) {
-    service_word_.wait(seen, Clock::now() + (quiet_rounds < kShortTicksMax ? kReadTick : kReadTickLong));
+    service_word_.wait(seen,
+                       Clock::now() + (quiet_rounds < kShortTicksMax ? kReadTick : kReadTickLong));
   } else if (has_nothing) {
     service_word_.wait(seen);
   }
@@ -121,14 +127,19 @@ bool Pipeline::read_expected() noexcept {
 void Pipeline::send_goodbye() noexcept {
   if (is_lost()) return;
   const wire::goodbye goodbye{};
-  append({.opcode = wire::goodbye::kOpcode, .context = 0, .fixed = detail::as_bytes(goodbye), .blobs = {}}, nullptr);
+  append({.opcode = wire::goodbye::kOpcode,
+          .context = 0,
+          .fixed = detail::as_bytes(goodbye),
+          .blobs = {}},
+         nullptr);
   flush();
 }
 
 void Pipeline::finish(std::chrono::milliseconds limit) noexcept {
   if (is_lost() || says_goodbye_.exchange(true)) return;
   if (has_service_.load()) {
-    // Sending may block while the server is slow: the service thread does it, and exit() waits only so long.
+    // Sending may block while the server is slow: the service thread does it, and exit() waits only
+    // so long.
     const std::uint32_t seen = goodbye_word_.value();
     service_word_.wake();
     if (!stops_.load()) goodbye_word_.wait(seen, Clock::now() + limit);

@@ -3,11 +3,11 @@
 #include "common/log.h"
 #include "shim/stats.h"
 
+#include <pthread.h>
+
 #include <cstdlib>
 #include <new>
 #include <string>
-
-#include <pthread.h>
 
 namespace sluice::shim {
 namespace {
@@ -25,7 +25,8 @@ void after_fork_in_child() {
 
 void register_fork_handler() {
   static const int registered = ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
-  if (registered != 0) SLUICE_LOG_WARN("session", "fork() cannot be watched: a child must not use CUDA");
+  if (registered != 0)
+    SLUICE_LOG_WARN("session", "fork() cannot be watched: a child must not use CUDA");
 }
 
 /// One line for each cause: programs that probe for CUDA call cuInit again and again.
@@ -40,7 +41,8 @@ CUresult start_session(Process& p) {
   auto connection = connect();
   if (!connection) {
     report_once(connection.error().message);
-    return connection.error().code == ErrorCode::kNotFound && std::getenv("SLUICE_SERVER") == nullptr
+    return connection.error().code == ErrorCode::kNotFound &&
+                   std::getenv("SLUICE_SERVER") == nullptr
                ? CUDA_ERROR_NO_DEVICE
                : CUDA_ERROR_SYSTEM_NOT_READY;
   }
@@ -52,8 +54,9 @@ CUresult start_session(Process& p) {
   // Leaked at exit: calls may still come in while the process ends.
   auto* made = new (std::nothrow) Session(std::move(*connection), list, is_strict);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  SLUICE_LOG_INFO("session", "Connected to {} (session={} worker_pid={} devices={})", made->server(),
-                  made->welcome().session_id, made->welcome().worker_pid, made->devices().count());
+  SLUICE_LOG_INFO("session", "Connected to {} (session={} worker_pid={} devices={})",
+                  made->server(), made->welcome().session_id, made->welcome().worker_pid,
+                  made->devices().count());
   p.session.store(made, std::memory_order_release);
   p.phase.store(Phase::kReady, std::memory_order_release);
   return CUDA_SUCCESS;
@@ -73,7 +76,9 @@ void end_thread(void* state) {
 
 }  // namespace
 
-Process& process() noexcept { return g_process; }
+Process& process() noexcept {
+  return g_process;
+}
 
 ThreadState& thread_state() noexcept {
   if (t_state != nullptr) return *t_state;
@@ -86,10 +91,14 @@ ThreadState& thread_state() noexcept {
 CUresult initialise() noexcept {
   Process& p = process();
   switch (p.phase.load(std::memory_order_acquire)) {
-    case Phase::kReady: return session().devices().count() > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
-    case Phase::kForked: return CUDA_ERROR_NOT_INITIALIZED;
-    case Phase::kTornDown: return CUDA_ERROR_DEINITIALIZED;
-    case Phase::kFresh: break;
+    case Phase::kReady:
+      return session().devices().count() > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+    case Phase::kForked:
+      return CUDA_ERROR_NOT_INITIALIZED;
+    case Phase::kTornDown:
+      return CUDA_ERROR_DEINITIALIZED;
+    case Phase::kFresh:
+      break;
   }
   register_fork_handler();
   std::lock_guard lock(p.init_mutex);
@@ -130,10 +139,14 @@ CUresult enter_needing(wire::Fn fn, wire::Needs needs) noexcept {
   if (log_enabled(LogLevel::kTrace)) SLUICE_LOG_TRACE("shim", "{}", wire::fn_name(fn));
   if (needs == wire::Needs::kNothing) return CUDA_SUCCESS;
   switch (p.phase.load(std::memory_order_acquire)) {
-    case Phase::kReady: break;
-    case Phase::kFresh: return CUDA_ERROR_NOT_INITIALIZED;
-    case Phase::kForked: return CUDA_ERROR_NOT_INITIALIZED;
-    case Phase::kTornDown: return CUDA_ERROR_DEINITIALIZED;
+    case Phase::kReady:
+      break;
+    case Phase::kFresh:
+      return CUDA_ERROR_NOT_INITIALIZED;
+    case Phase::kForked:
+      return CUDA_ERROR_NOT_INITIALIZED;
+    case Phase::kTornDown:
+      return CUDA_ERROR_DEINITIALIZED;
   }
   if (needs == wire::Needs::kInit) return CUDA_SUCCESS;
   const Context* context = thread.contexts.empty() ? nullptr : thread.contexts.back();
@@ -157,5 +170,7 @@ CUresult enter(wire::Fn fn) noexcept {
 
 namespace {
 // After every atexit handler and destructor of the program: what they still call is served.
-[[gnu::destructor]] void on_unload() { sluice::shim::tear_down(); }
+[[gnu::destructor]] void on_unload() {
+  sluice::shim::tear_down();
+}
 }  // namespace

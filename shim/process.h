@@ -1,5 +1,5 @@
-// The state of this process and of each of its threads: whether cuInit was called, the session, the stack of contexts.
-// The one place with globals, because the driver API has no argument for them.
+// The state of this process and of each of its threads: whether cuInit was called, the session, the
+// stack of contexts. The one place with globals, because the driver API has no argument for them.
 #pragma once
 
 #include "protocol/functions.h"
@@ -13,10 +13,11 @@
 namespace sluice::shim {
 
 enum class Phase : std::uint8_t {
-  kFresh,      ///< cuInit was not called, or failed
+  kFresh,  ///< cuInit was not called, or failed
   kReady,
-  kForked,     ///< a child of a process that had initialised: CUDA's answer is NOT_INITIALIZED for good
-  kTornDown,   ///< the library's destructor has run
+  kForked,    ///< a child of a process that had initialised: CUDA's answer is NOT_INITIALIZED for
+              ///< good
+  kTornDown,  ///< the library's destructor has run
 };
 
 struct FunctionCount {
@@ -32,13 +33,15 @@ struct Process {
 Process& process() noexcept;
 
 /// Valid once enter() succeeded.
-inline Session& session() noexcept { return *process().session.load(std::memory_order_acquire); }
+inline Session& session() noexcept {
+  return *process().session.load(std::memory_order_acquire);
+}
 
 /// Confined to its thread.
 struct ThreadState {
-  std::vector<Context*> contexts;  ///< the stack, top last
-  int per_thread_depth = 0;        ///< PerThreadDefaultStream objects alive
-  wire::Fn fn{};                   ///< the call being made, for statistics and the trace
+  std::vector<Context*> contexts;    ///< the stack, top last
+  int per_thread_depth = 0;          ///< PerThreadDefaultStream objects alive
+  wire::Fn fn{};                     ///< the call being made, for statistics and the trace
   std::vector<Stream*> own_streams;  ///< CU_STREAM_PER_THREAD of each context used
 };
 ThreadState& thread_state() noexcept;
@@ -58,7 +61,8 @@ CUresult enter_needing(wire::Fn fn, wire::Needs needs) noexcept;
 
 /// cuInit's work. Thread-safe; once successful, later calls return at once.
 CUresult initialise() noexcept;
-/// Ends the session in an orderly way if it can be done quickly; calls return `CUDA_ERROR_DEINITIALIZED` afterwards.
+/// Ends the session in an orderly way if it can be done quickly; calls return
+/// `CUDA_ERROR_DEINITIALIZED` afterwards.
 void tear_down() noexcept;
 /// Back to kFresh, everything freed. No other thread may be inside the shim.
 void reset_for_test();
@@ -76,7 +80,8 @@ void release_own_stream(Stream& stream) noexcept;
 /// Forgets what the shim keeps behind a handle.
 void drop_object(Kind kind, const Entry& entry);
 
-/// Reports a deferred failure instead of success: for calls that have just waited for the failed work.
+/// Reports a deferred failure instead of success: for calls that have just waited for the failed
+/// work.
 inline CUresult or_deferred(CUresult result) noexcept {
   return result == CUDA_SUCCESS ? session().deferred().take() : result;
 }

@@ -9,7 +9,8 @@
 
 namespace sluice::shim {
 
-Session::Session(Connection connection, std::optional<std::string_view> visible_devices, bool is_strict)
+Session::Session(Connection connection, std::optional<std::string_view> visible_devices,
+                 bool is_strict)
     : welcome_(std::move(connection.welcome)),
       server_(std::move(connection.server)),
       devices_(welcome_.devices, visible_devices),
@@ -20,7 +21,8 @@ Session::Session(Connection connection, std::optional<std::string_view> visible_
       host_functions_(pipeline_) {}
 
 int Session::driver_version() const {
-  return welcome_.driver_version > 0 ? std::min(welcome_.driver_version, CUDA_VERSION) : CUDA_VERSION;
+  return welcome_.driver_version > 0 ? std::min(welcome_.driver_version, CUDA_VERSION)
+                                     : CUDA_VERSION;
 }
 
 Context* Session::new_context(CUdevice device, unsigned flags) {
@@ -40,7 +42,8 @@ Context* Session::new_context(CUdevice device, unsigned flags) {
 Context* Session::primary_context(CUdevice device) {
   {
     std::lock_guard lock(contexts_mutex_);
-    if (primary_[static_cast<std::size_t>(device)] != nullptr) return primary_[static_cast<std::size_t>(device)];
+    if (primary_[static_cast<std::size_t>(device)] != nullptr)
+      return primary_[static_cast<std::size_t>(device)];
   }
   Context* made = new_context(device, 0);
   std::lock_guard lock(contexts_mutex_);
@@ -68,11 +71,16 @@ void Session::note_failure(CUresult result, std::uint32_t context) noexcept {
 
 Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
   switch (static_cast<wire::Opcode>(header.opcode)) {
-    case wire::Opcode::host_data: return transfers_.on_host_data(header, body);
-    case wire::Opcode::copy_credit: return transfers_.on_credit(body);
-    case wire::Opcode::event_done: return completions_.on_event_done(header, body);
-    case wire::Opcode::marker_done: return completions_.on_marker_done(header, body);
-    case wire::Opcode::host_func_run: return host_functions_.on_run(header, body);
+    case wire::Opcode::host_data:
+      return transfers_.on_host_data(header, body);
+    case wire::Opcode::copy_credit:
+      return transfers_.on_credit(body);
+    case wire::Opcode::event_done:
+      return completions_.on_event_done(header, body);
+    case wire::Opcode::marker_done:
+      return completions_.on_marker_done(header, body);
+    case wire::Opcode::host_func_run:
+      return host_functions_.on_run(header, body);
     case wire::Opcode::failure: {
       SLUICE_TRY(const auto push, decode<wire::failure>(body));
       const auto result = static_cast<CUresult>(header.result);
@@ -83,7 +91,8 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       note_failure(result, header.context);
       return {};
     }
-    default: return fail(ErrorCode::kProtocol, format("an unexpected push, opcode={}", header.opcode));
+    default:
+      return fail(ErrorCode::kProtocol, format("an unexpected push, opcode={}", header.opcode));
   }
 }
 

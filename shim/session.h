@@ -1,5 +1,5 @@
-// One connection to a worker and everything that lives as long as it: the pipeline, the tables that pushes fill, the
-// address map, the contexts. A process has at most one, made by cuInit.
+// One connection to a worker and everything that lives as long as it: the pipeline, the tables that
+// pushes fill, the address map, the contexts. A process has at most one, made by cuInit.
 #pragma once
 
 #include "shim/addresses.h"
@@ -33,13 +33,15 @@ class Session final : private PushHandler {
   [[nodiscard]] const std::string& server() const { return server_; }
   [[nodiscard]] int driver_version() const;
 
-  /// A context object with a handle; not alive yet. The primary one of a device is always the same object.
+  /// A context object with a handle; not alive yet. The primary one of a device is always the same
+  /// object.
   Context* new_context(CUdevice device, unsigned flags);
   Context* primary_context(CUdevice device);
   std::mutex& contexts_mutex() { return contexts_mutex_; }
   std::uint32_t next_context_id() { return ++last_context_id_; }
 
-  /// A failure of posted work: the next call reports it, or every call if it is sticky. `context` 0 = all.
+  /// A failure of posted work: the next call reports it, or every call if it is sticky. `context` 0
+  /// = all.
   void note_failure(CUresult result, std::uint32_t context) noexcept;
 
  private:

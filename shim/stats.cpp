@@ -3,13 +3,13 @@
 #include "common/format.h"
 #include "common/log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace sluice::shim {
 namespace {
@@ -42,7 +42,8 @@ std::string function_counts(const Process& process, std::uint64_t* calls) {
     if (count == 0) continue;
     *calls += count;
     if (!out.empty()) out += ',';
-    out += format("\"{}\":{{\"count\":{},\"round_trips\":{}}}", wire::fn_name(static_cast<wire::Fn>(i)), count,
+    out += format("\"{}\":{{\"count\":{},\"round_trips\":{}}}",
+                  wire::fn_name(static_cast<wire::Fn>(i)), count,
                   process.functions[i].round_trips.load(std::memory_order_relaxed));
   }
   return out;
@@ -57,15 +58,20 @@ void write_stats(const Process& process, Session& session) noexcept {
   const std::string functions = function_counts(process, &calls);
   const Traffic& traffic = session.pipeline().traffic();
   const std::string line = format(
-      "{{\"pid\":{},\"program\":{},\"server\":{},\"transport\":{},\"worker_pid\":{},\"session\":{},\"calls\":{},"
-      "\"round_trips\":{},\"posted\":{},\"bytes_sent\":{},\"bytes_received\":{},\"functions\":{{{}}}}}\n",
-      ::getpid(), quoted(program_path()), quoted(session.server()), quoted(session.pipeline().transport_name()),
-      session.welcome().worker_pid, session.welcome().session_id, calls, traffic.round_trips.load(),
-      traffic.posted.load(), traffic.bytes_sent.load(), traffic.bytes_received.load(), functions);
+      "{{\"pid\":{},\"program\":{},\"server\":{},\"transport\":{},\"worker_pid\":{},\"session\":{},"
+      "\"calls\":{},"
+      "\"round_trips\":{},\"posted\":{},\"bytes_sent\":{},\"bytes_received\":{},\"functions\":{{{}}"
+      "}}}\n",
+      ::getpid(), quoted(program_path()), quoted(session.server()),
+      quoted(session.pipeline().transport_name()), session.welcome().worker_pid,
+      session.welcome().session_id, calls, traffic.round_trips.load(), traffic.posted.load(),
+      traffic.bytes_sent.load(), traffic.bytes_received.load(), functions);
   const Fd file(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   // One write: the lines of processes that end together stay whole.
-  if (!file.valid() || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    SLUICE_LOG_WARN("shim", "The statistics cannot be written to {}: {}", path, std::strerror(errno));
+  if (!file.valid() ||
+      ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    SLUICE_LOG_WARN("shim", "The statistics cannot be written to {}: {}", path,
+                    std::strerror(errno));
 }
 
 }  // namespace sluice::shim

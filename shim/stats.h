@@ -1,4 +1,5 @@
-// What this process's calls cost, for `sluice run --stats`: one JSON line appended to SLUICE_STATS_FILE at the end.
+// What this process's calls cost, for `sluice run --stats`: one JSON line appended to
+// SLUICE_STATS_FILE at the end.
 #pragma once
 
 #include "shim/process.h"

@@ -27,7 +27,8 @@ CUresult Transfers::acquire(std::atomic<std::size_t>& under_way, std::size_t byt
     };
     if (const CUresult lost = pipeline_.wait_until(has_room)) return lost;
   }
-  if (&under_way == &h2d_bytes_ && now <= kCreditWatchBytes && now + bytes > kCreditWatchBytes) pipeline_.expect();
+  if (&under_way == &h2d_bytes_ && now <= kCreditWatchBytes && now + bytes > kCreditWatchBytes)
+    pipeline_.expect();
   return CUDA_SUCCESS;
 }
 
@@ -57,7 +58,8 @@ CUresult Transfers::read(const Read& read, bool waits) {
   {
     std::lock_guard lock(mutex_);
     id = ++last_id_;
-    transfers_.emplace(id, Transfer{.destination = read.destination, .bytes = read.bytes, .is_waited_for = waits});
+    transfers_.emplace(
+        id, Transfer{.destination = read.destination, .bytes = read.bytes, .is_waited_for = waits});
   }
   if (!waits) {
     unwaited_.fetch_add(1);
@@ -66,7 +68,8 @@ CUresult Transfers::read(const Read& read, bool waits) {
   CUresult result = request_pieces(id, read);
   if (!waits) return result;
   if (result == CUDA_SUCCESS) result = pipeline_.wait_until([&] { return is_done(id); });
-  // After a loss the reader may still be copying: it does so under the mutex, and afterwards finds the transfer gone.
+  // After a loss the reader may still be copying: it does so under the mutex, and afterwards finds
+  // the transfer gone.
   std::lock_guard lock(mutex_);
   const auto at = transfers_.find(id);
   if (at == transfers_.end()) return result;
@@ -94,8 +97,10 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
     args.bytes = bytes;
     args.transfer = id;
     args.offset = offset;
-    const CUresult result = pipeline_.post(
-        {.opcode = args.kOpcode, .context = read.context, .fixed = detail::as_bytes(args), .blobs = {}});
+    const CUresult result = pipeline_.post({.opcode = args.kOpcode,
+                                            .context = read.context,
+                                            .fixed = detail::as_bytes(args),
+                                            .blobs = {}});
     if (result != CUDA_SUCCESS) return result;
     offset += bytes;
   }
@@ -150,9 +155,11 @@ Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
     finish(at->first, transfer, static_cast<CUresult>(header.result));
     return {};
   }
-  if (push.fixed.offset != transfer.received || data.size() > transfer.requested - transfer.received)
+  if (push.fixed.offset != transfer.received ||
+      data.size() > transfer.requested - transfer.received)
     return fail(ErrorCode::kProtocol, "host data out of order or beyond its transfer");
-  if (!data.empty()) std::memcpy(transfer.destination + transfer.received, data.data(), data.size());
+  if (!data.empty())
+    std::memcpy(transfer.destination + transfer.received, data.data(), data.size());
   transfer.received += data.size();
   d2h_bytes_.fetch_sub(data.size());
   if (transfer.received == transfer.bytes) finish(at->first, transfer, CUDA_SUCCESS);

@@ -1,5 +1,6 @@
-// Copies that are under way: where device-to-host data goes when it arrives, and how many bytes may be on their way to
-// the server before the caller waits (the window, so that a program cannot fill the worker's memory).
+// Copies that are under way: where device-to-host data goes when it arrives, and how many bytes may
+// be on their way to the server before the caller waits (the window, so that a program cannot fill
+// the worker's memory).
 #pragma once
 
 #include "protocol/copy.h"
@@ -26,8 +27,9 @@ class Transfers {
     std::uint64_t stream = 0;
     std::uint32_t context = 0;
   };
-  /// Device to host. With `waits` the data is there on return; without, it arrives before any completion that implies it,
-  /// and the destination must stay valid until then (free and unregister call settle()).
+  /// Device to host. With `waits` the data is there on return; without, it arrives before any
+  /// completion that implies it, and the destination must stay valid until then (free and
+  /// unregister call settle()).
   CUresult read(const Read& read, bool waits);
 
   struct Write {

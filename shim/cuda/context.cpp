@@ -1,6 +1,8 @@
-// Contexts: the stack of each thread and the counts of the primary contexts live here; the worker only creates and
-// destroys. Handles of destroyed contexts stay known, so that threads which have one current get CUDA's answer.
+// Contexts: the stack of each thread and the counts of the primary contexts live here; the worker
+// only creates and destroys. Handles of destroyed contexts stay known, so that threads which have
+// one current get CUDA's answer.
 #include "protocol/context.h"
+
 #include "shim/api.h"
 
 #include <algorithm>
@@ -41,7 +43,8 @@ CUresult destroy_on_server(Context& context, bool is_reset) {
 }
 
 constexpr unsigned kFlagsAllowed = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
-                                   CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS;
+                                   CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE |
+                                   CU_CTX_SYNC_MEMOPS;
 
 bool are_flags_valid(unsigned flags) {
   const unsigned schedule = flags & CU_CTX_SCHED_MASK;
@@ -87,13 +90,14 @@ SLUICE_API cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   return create(wire::Fn::cuCtxCreate_v4, pctx, flags, dev);
 }
 
-SLUICE_API cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
-                          CUdevice dev) {
+SLUICE_API cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
+                          unsigned int flags, CUdevice dev) {
   if (paramsArray != nullptr || numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create(wire::Fn::cuCtxCreate_v4, pctx, flags, dev);
 }
 
-SLUICE_API cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+SLUICE_API cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
+                          CUdevice dev) {
   if (ctxCreateParams != nullptr) {
     if (ctxCreateParams->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     if (ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -102,7 +106,8 @@ SLUICE_API cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, u
 }
 
 SLUICE_API cuCtxDestroy_v2(CUcontext ctx) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxDestroy_v2, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxDestroy_v2, wire::Needs::kInit))
+    return refused;
   Context* context = nullptr;
   if (const CUresult bad = live_context(ctx, &context)) return bad;
   if (context->is_primary) return CUDA_ERROR_INVALID_CONTEXT;
@@ -113,7 +118,8 @@ SLUICE_API cuCtxDestroy_v2(CUcontext ctx) {
 }
 
 SLUICE_API cuCtxPushCurrent_v2(CUcontext ctx) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxPushCurrent_v2, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxPushCurrent_v2, wire::Needs::kInit))
+    return refused;
   Context* context = nullptr;
   if (const CUresult bad = live_context(ctx, &context)) return bad;
   thread_state().contexts.push_back(context);
@@ -121,7 +127,8 @@ SLUICE_API cuCtxPushCurrent_v2(CUcontext ctx) {
 }
 
 SLUICE_API cuCtxPopCurrent_v2(CUcontext* pctx) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxPopCurrent_v2, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxPopCurrent_v2, wire::Needs::kInit))
+    return refused;
   auto& stack = thread_state().contexts;
   if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (pctx != nullptr) *pctx = stack.back()->handle;
@@ -130,7 +137,8 @@ SLUICE_API cuCtxPopCurrent_v2(CUcontext* pctx) {
 }
 
 SLUICE_API cuCtxSetCurrent(CUcontext ctx) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxSetCurrent, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxSetCurrent, wire::Needs::kInit))
+    return refused;
   auto& stack = thread_state().contexts;
   Context* context = nullptr;
   if (ctx != nullptr) {
@@ -143,7 +151,8 @@ SLUICE_API cuCtxSetCurrent(CUcontext ctx) {
 }
 
 SLUICE_API cuCtxGetCurrent(CUcontext* pctx) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetCurrent, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetCurrent, wire::Needs::kInit))
+    return refused;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = current_context();
   *pctx = context != nullptr ? context->handle : nullptr;
@@ -151,7 +160,8 @@ SLUICE_API cuCtxGetCurrent(CUcontext* pctx) {
 }
 
 SLUICE_API cuCtxGetDevice(CUdevice* device) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetDevice, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetDevice, wire::Needs::kInit))
+    return refused;
   const Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -161,7 +171,8 @@ SLUICE_API cuCtxGetDevice(CUdevice* device) {
 
 SLUICE_API cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   if (ctx == nullptr) return cuCtxGetDevice(device);
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetDevice_v2, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetDevice_v2, wire::Needs::kInit))
+    return refused;
   Context* context = nullptr;
   if (const CUresult bad = live_context(ctx, &context)) return bad;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -170,7 +181,8 @@ SLUICE_API cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 }
 
 SLUICE_API cuCtxGetFlags(unsigned int* flags) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetFlags, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetFlags, wire::Needs::kInit))
+    return refused;
   const Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -179,7 +191,8 @@ SLUICE_API cuCtxGetFlags(unsigned int* flags) {
 }
 
 SLUICE_API cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetApiVersion, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetApiVersion, wire::Needs::kInit))
+    return refused;
   Context* context = current_context();
   if (ctx != nullptr) {
     if (const CUresult bad = live_context(ctx, &context)) return bad;
@@ -191,7 +204,8 @@ SLUICE_API cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 }
 
 SLUICE_API cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetId, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxGetId, wire::Needs::kInit))
+    return refused;
   Context* context = current_context();
   if (ctx != nullptr) {
     if (const CUresult bad = live_context(ctx, &context)) return bad;
@@ -212,7 +226,8 @@ SLUICE_API cuCtxSynchronize() {
 SLUICE_API cuCtxSynchronize_v2(CUcontext ctx) {
   if (ctx == nullptr) return cuCtxSynchronize();
   Context* context = nullptr;
-  if (const CUresult refused = enter_needing(wire::Fn::cuCtxSynchronize_v2, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxSynchronize_v2, wire::Needs::kInit))
+    return refused;
   if (const CUresult bad = live_context(ctx, &context)) return bad;
   thread_state().contexts.push_back(context);
   const CUresult result = cuCtxSynchronize();
@@ -221,7 +236,8 @@ SLUICE_API cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 SLUICE_API cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
-  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxRetain, dev)) return refused;
+  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxRetain, dev))
+    return refused;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = session().primary_context(dev);
   std::lock_guard lock(primary_mutex());
@@ -235,7 +251,8 @@ SLUICE_API cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 }
 
 SLUICE_API cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxRelease_v2, dev)) return refused;
+  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxRelease_v2, dev))
+    return refused;
   Context* context = session().primary_context(dev);
   std::lock_guard lock(primary_mutex());
   if (!context->is_alive || context->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
@@ -244,7 +261,8 @@ SLUICE_API cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 }
 
 SLUICE_API cuDevicePrimaryCtxReset_v2(CUdevice dev) {
-  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxReset_v2, dev)) return refused;
+  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxReset_v2, dev))
+    return refused;
   Context* context = session().primary_context(dev);
   std::lock_guard lock(primary_mutex());
   if (!context->is_alive) return CUDA_SUCCESS;
@@ -253,7 +271,8 @@ SLUICE_API cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 }
 
 SLUICE_API cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
-  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxGetState, dev)) return refused;
+  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxGetState, dev))
+    return refused;
   const Context* context = session().primary_context(dev);
   if (flags != nullptr) *flags = context->flags;
   if (active != nullptr) *active = context->is_alive ? 1 : 0;
@@ -261,9 +280,11 @@ SLUICE_API cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* ac
 }
 
 SLUICE_API cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxSetFlags_v2, dev)) return refused;
+  if (const CUresult refused = enter_device(wire::Fn::cuDevicePrimaryCtxSetFlags_v2, dev))
+    return refused;
   if (!are_flags_valid(flags)) return CUDA_ERROR_INVALID_VALUE;
-  // They govern how a host thread waits, which the shim does in its own way, and what an active context keeps.
+  // They govern how a host thread waits, which the shim does in its own way, and what an active
+  // context keeps.
   session().primary_context(dev)->flags = flags;
   return CUDA_SUCCESS;
 }

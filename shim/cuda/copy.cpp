@@ -1,11 +1,13 @@
-// Copies between linear memory. Data travels inside the pipeline, in pieces; D2H data comes back as pushes.
+// Copies between linear memory. Data travels inside the pipeline, in pieces; D2H data comes back as
+// pushes.
 #include "protocol/copy.h"
-#include "shim/api.h"
 
-#include <cstring>
+#include "shim/api.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cstring>
 
 using namespace sluice;
 using namespace sluice::shim;
@@ -14,9 +16,11 @@ namespace {
 
 enum class Mode { kSynchronous, kAsynchronous };
 
-CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t bytes, CUstream handle) {
+CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
+                        CUstream handle) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (source == nullptr || !session().addresses().is_within(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (source == nullptr || !session().addresses().is_within(destination, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
   return session().transfers().write({.destination = destination,
@@ -26,28 +30,35 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
                                       .context = current_context_id()});
 }
 
-CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes, CUstream handle, Mode mode) {
+CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
+                        Mode mode) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == nullptr || !session().addresses().is_within(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (destination == nullptr || !session().addresses().is_within(source, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
   // Into pageable memory a copy is synchronous (API synchronization behavior).
-  const bool waits = mode == Mode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
-  const CUresult result = session().transfers().read({.source = source,
-                                                      .destination = static_cast<std::byte*>(destination),
-                                                      .bytes = bytes,
-                                                      .stream = stream->id,
-                                                      .context = current_context_id()},
-                                                     waits);
+  const bool waits =
+      mode == Mode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
+  const CUresult result =
+      session().transfers().read({.source = source,
+                                  .destination = static_cast<std::byte*>(destination),
+                                  .bytes = bytes,
+                                  .stream = stream->id,
+                                  .context = current_context_id()},
+                                 waits);
   if (!waits) return result;
-  if (is_sticky(result) && result != kSessionLost) session().note_failure(result, current_context_id());
+  if (is_sticky(result) && result != kSessionLost)
+    session().note_failure(result, current_context_id());
   return or_deferred(result);
 }
 
-CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream handle) {
+CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes,
+                          CUstream handle) {
   if (bytes == 0) return CUDA_SUCCESS;
   const Addresses& addresses = session().addresses();
-  if (!addresses.is_within(destination, bytes) || !addresses.is_within(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!addresses.is_within(destination, bytes) || !addresses.is_within(source, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   wire::copy_d2d args{};
   args.dst = destination;
   args.src = source;
@@ -56,7 +67,8 @@ CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size
   return post(args);
 }
 
-/// Memory that the map does not know is the host's if this process can read it; otherwise the driver shall judge it.
+/// Memory that the map does not know is the host's if this process can read it; otherwise the
+/// driver shall judge it.
 bool is_device(CUdeviceptr address) {
   if (session().addresses().device(address)) return true;
   if (session().addresses().host(reinterpret_cast<const void*>(address))) return false;
@@ -64,7 +76,8 @@ bool is_device(CUdeviceptr address) {
   return ::msync(reinterpret_cast<void*>(address / page * page), page, MS_ASYNC) != 0;
 }
 
-CUresult host_to_host(void* destination, const void* source, std::size_t bytes, CUstream handle, Mode mode) {
+CUresult host_to_host(void* destination, const void* source, std::size_t bytes, CUstream handle,
+                      Mode mode) {
   // In stream order: what the stream was given before may still write the source.
   if (mode == Mode::kAsynchronous) {
     if (const CUresult failed = cuStreamSynchronize(handle)) return failed;
@@ -75,7 +88,8 @@ CUresult host_to_host(void* destination, const void* source, std::size_t bytes, 
   return CUDA_SUCCESS;
 }
 
-CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream handle, Mode mode) {
+CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
+              Mode mode) {
   if (bytes == 0) return CUDA_SUCCESS;
   const bool to_device = is_device(destination);
   const bool from_device = is_device(source);
@@ -94,7 +108,8 @@ SLUICE_API cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t By
   return host_to_device(dstDevice, srcHost, ByteCount, nullptr);
 }
 
-SLUICE_API cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+SLUICE_API cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyHtoDAsync_v2)) return refused;
   return host_to_device(dstDevice, srcHost, ByteCount, hStream);
 }
@@ -104,7 +119,8 @@ SLUICE_API cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCoun
   return device_to_host(dstHost, srcDevice, ByteCount, nullptr, Mode::kSynchronous);
 }
 
-SLUICE_API cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+SLUICE_API cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyDtoHAsync_v2)) return refused;
   return device_to_host(dstHost, srcDevice, ByteCount, hStream, Mode::kAsynchronous);
 }
@@ -114,7 +130,8 @@ SLUICE_API cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t 
   return device_to_device(dstDevice, srcDevice, ByteCount, nullptr);
 }
 
-SLUICE_API cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+SLUICE_API cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyDtoDAsync_v2)) return refused;
   return device_to_device(dstDevice, srcDevice, ByteCount, hStream);
 }

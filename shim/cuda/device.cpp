@@ -24,12 +24,15 @@ CUresult copy_text(const std::string& text, char* out, int len) {
   return CUDA_SUCCESS;
 }
 
-int attribute_or_zero(CUdevice dev, CUdevice_attribute id) { return session().devices().attribute(dev, id).value_or(0); }
+int attribute_or_zero(CUdevice dev, CUdevice_attribute id) {
+  return session().devices().attribute(dev, id).value_or(0);
+}
 
 }  // namespace
 
 SLUICE_API cuDeviceGet(CUdevice* device, int ordinal) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuDeviceGet, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuDeviceGet, wire::Needs::kInit))
+    return refused;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!session().devices().has(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
   *device = ordinal;
@@ -37,7 +40,8 @@ SLUICE_API cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 SLUICE_API cuDeviceGetCount(int* count) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuDeviceGetCount, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuDeviceGetCount, wire::Needs::kInit))
+    return refused;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = session().devices().count();
   return CUDA_SUCCESS;
@@ -79,16 +83,18 @@ SLUICE_API cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
 }
 
 SLUICE_API cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuDeviceGetByPCIBusId, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuDeviceGetByPCIBusId, wire::Needs::kInit))
+    return refused;
   if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Devices& devices = session().devices();
   for (int i = 0; i < devices.count(); ++i) {
     const std::string& known = devices.record(i).pci_bus_id;
     // [domain]:[bus]:[device].[function], of which the domain and the function may be missing.
     const std::string wanted = pciBusId;
-    if (!wanted.empty() && (strcasecmp(known.c_str(), pciBusId) == 0 ||
-                            (known.size() > wanted.size() && wanted.find(':') == wanted.rfind(':') &&
-                             strncasecmp(known.c_str() + known.find(':') + 1, pciBusId, wanted.size()) == 0))) {
+    if (!wanted.empty() &&
+        (strcasecmp(known.c_str(), pciBusId) == 0 ||
+         (known.size() > wanted.size() && wanted.find(':') == wanted.rfind(':') &&
+          strncasecmp(known.c_str() + known.find(':') + 1, pciBusId, wanted.size()) == 0))) {
       *dev = i;
       return CUDA_SUCCESS;
     }
@@ -97,7 +103,8 @@ SLUICE_API cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
 }
 
 SLUICE_API cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
-  if (const CUresult refused = enter_device(wire::Fn::cuDeviceComputeCapability, dev)) return refused;
+  if (const CUresult refused = enter_device(wire::Fn::cuDeviceComputeCapability, dev))
+    return refused;
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *major = attribute_or_zero(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   *minor = attribute_or_zero(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -110,10 +117,10 @@ SLUICE_API cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   *prop = CUdevprop{};
   prop->maxThreadsPerBlock = attribute_or_zero(dev, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   for (int axis = 0; axis < 3; ++axis) {
-    prop->maxThreadsDim[axis] =
-        attribute_or_zero(dev, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + axis));
-    prop->maxGridSize[axis] =
-        attribute_or_zero(dev, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + axis));
+    prop->maxThreadsDim[axis] = attribute_or_zero(
+        dev, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + axis));
+    prop->maxGridSize[axis] = attribute_or_zero(
+        dev, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + axis));
   }
   prop->sharedMemPerBlock = attribute_or_zero(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   prop->totalConstantMemory = attribute_or_zero(dev, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);

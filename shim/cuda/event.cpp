@@ -1,5 +1,7 @@
-// Events: records are numbered here and their completions pushed, so that a query is a look at a number.
+// Events: records are numbered here and their completions pushed, so that a query is a look at a
+// number.
 #include "protocol/event.h"
+
 #include "shim/api.h"
 
 using namespace sluice;
@@ -8,7 +10,8 @@ using namespace sluice::shim;
 namespace {
 
 CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   auto* event = object_of<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
@@ -19,7 +22,8 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
 }
 
 CUresult noted(CUresult result) {
-  if (is_sticky(result) && result != kSessionLost) session().note_failure(result, current_context_id());
+  if (is_sticky(result) && result != kSessionLost)
+    session().note_failure(result, current_context_id());
   return or_deferred(result);
 }
 
@@ -36,7 +40,8 @@ SLUICE_API cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int
 }
 
 SLUICE_API cuEventQuery(CUevent hEvent) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuEventQuery, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuEventQuery, wire::Needs::kContext))
+    return refused;
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = session().completions().query(*event);

@@ -1,5 +1,7 @@
-// Launches: checked and packed here, posted. This is the hot path: no allocation, no look-up by name, one lock.
+// Launches: checked and packed here, posted. This is the hot path: no allocation, no look-up by
+// name, one lock.
 #include "protocol/launch.h"
+
 #include "shim/load.h"
 
 #include <array>
@@ -17,7 +19,10 @@ struct Shape {
 };
 
 std::uint64_t limit(CUdevice device, int id) {
-  const int value = session().devices().attribute(device, static_cast<CUdevice_attribute>(id)).value_or(INT32_MAX);
+  const int value = session()
+                        .devices()
+                        .attribute(device, static_cast<CUdevice_attribute>(id))
+                        .value_or(INT32_MAX);
   return static_cast<std::uint64_t>(value);
 }
 
@@ -28,20 +33,26 @@ CUresult check_shape(Callable& callable, const Shape& shape) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const int at = static_cast<int>(axis);
     if (shape.grid[axis] == 0 || shape.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (shape.grid[axis] > limit(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + at)) return CUDA_ERROR_INVALID_VALUE;
-    if (shape.block[axis] > limit(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + at)) return CUDA_ERROR_INVALID_VALUE;
+    if (shape.grid[axis] > limit(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + at))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (shape.block[axis] > limit(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + at))
+      return CUDA_ERROR_INVALID_VALUE;
     threads *= shape.block[axis];
   }
-  if (threads > limit(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > limit(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
+    return CUDA_ERROR_INVALID_VALUE;
   int value = 0;
   if (callable.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &value) && value > 0 &&
       threads > static_cast<std::uint64_t>(value))
     return CUDA_ERROR_INVALID_VALUE;
   if (shape.shared_bytes == 0) return CUDA_SUCCESS;
   if (callable.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, &value))
-    return shape.shared_bytes > static_cast<std::uint32_t>(std::max(value, 0)) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  return shape.shared_bytes > limit(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) ? CUDA_ERROR_INVALID_VALUE
-                                                                                              : CUDA_SUCCESS;
+    return shape.shared_bytes > static_cast<std::uint32_t>(std::max(value, 0))
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+  return shape.shared_bytes > limit(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 
 /// The parameters in the layout of the kernel; on the stack unless there are very many.
@@ -81,7 +92,8 @@ class Params {
         return CUDA_ERROR_INVALID_VALUE;
       }
     }
-    if (buffer == nullptr || size == nullptr || *size < callable.params_bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (buffer == nullptr || size == nullptr || *size < callable.params_bytes)
+      return CUDA_ERROR_INVALID_VALUE;
     bytes_ = {static_cast<const std::byte*>(buffer), callable.params_bytes};  // copied by post()
     return CUDA_SUCCESS;
   }
@@ -103,7 +115,8 @@ struct Request {
 
 CUresult launch(const Request& request) {
   Callable* callable = callable_of(request.function);
-  if (callable == nullptr || (callable->context != nullptr && callable->context != current_context()))
+  if (callable == nullptr ||
+      (callable->context != nullptr && callable->context != current_context()))
     return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult bad = check_shape(*callable, request.shape)) return bad;
   Params params;
@@ -125,7 +138,8 @@ enum class Passing { kPass, kSkip, kUnsupported, kUnknown };
 
 Passing passing_of(unsigned id) {
   switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE: return Passing::kSkip;
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      return Passing::kSkip;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -136,12 +150,15 @@ Passing passing_of(unsigned id) {
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return Passing::kPass;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return Passing::kPass;
     // They carry handles of events and graph nodes.
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return Passing::kUnsupported;
-    default: return Passing::kUnknown;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      return Passing::kUnsupported;
+    default:
+      return Passing::kUnknown;
   }
 }
 
@@ -149,33 +166,40 @@ constexpr unsigned kAttributesMax = 64;
 
 }  // namespace
 
-SLUICE_API cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                          unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                          unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
+SLUICE_API cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                          unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                          unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                          void** kernelParams, void** extra) {
   if (const CUresult refused = enter(wire::Fn::cuLaunchKernel)) return refused;
-  return launch({.function = f,
-                 .shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes},
-                 .stream = hStream,
-                 .params = kernelParams,
-                 .extra = extra,
-                 .attributes = {}});
+  return launch(
+      {.function = f,
+       .shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes},
+       .stream = hStream,
+       .params = kernelParams,
+       .extra = extra,
+       .attributes = {}});
 }
 
-SLUICE_API cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                     unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                     unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+SLUICE_API cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                     unsigned int gridDimZ, unsigned int blockDimX,
+                                     unsigned int blockDimY, unsigned int blockDimZ,
+                                     unsigned int sharedMemBytes, CUstream hStream,
+                                     void** kernelParams) {
   if (const CUresult refused = enter(wire::Fn::cuLaunchCooperativeKernel)) return refused;
-  return launch({.function = f,
-                 .shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes},
-                 .stream = hStream,
-                 .params = kernelParams,
-                 .is_cooperative = true,
-                 .attributes = {}});
+  return launch(
+      {.function = f,
+       .shape = {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes},
+       .stream = hStream,
+       .params = kernelParams,
+       .is_cooperative = true,
+       .attributes = {}});
 }
 
-SLUICE_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+SLUICE_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                            void** extra) {
   if (const CUresult refused = enter(wire::Fn::cuLaunchKernelEx)) return refused;
-  if (config == nullptr || config->numAttrs > kAttributesMax || (config->numAttrs > 0 && config->attrs == nullptr))
+  if (config == nullptr || config->numAttrs > kAttributesMax ||
+      (config->numAttrs > 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUlaunchAttribute> attributes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
@@ -183,10 +207,15 @@ SLUICE_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** k
     unsigned id = 0;
     std::memcpy(&id, &config->attrs[i].id, sizeof id);
     switch (passing_of(id)) {
-      case Passing::kPass: attributes.push_back(config->attrs[i]); break;
-      case Passing::kSkip: break;
-      case Passing::kUnsupported: return unsupported(wire::Fn::cuLaunchKernelEx);
-      case Passing::kUnknown: return CUDA_ERROR_INVALID_VALUE;
+      case Passing::kPass:
+        attributes.push_back(config->attrs[i]);
+        break;
+      case Passing::kSkip:
+        break;
+      case Passing::kUnsupported:
+        return unsupported(wire::Fn::cuLaunchKernelEx);
+      case Passing::kUnknown:
+        return CUDA_ERROR_INVALID_VALUE;
     }
   }
   return launch({.function = f,
@@ -204,6 +233,6 @@ SLUICE_API cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
-  return session().host_functions().launch({.run = fn, .stream = hStream, .data = userData}, stream->id,
-                                           current_context_id());
+  return session().host_functions().launch({.run = fn, .stream = hStream, .data = userData},
+                                           stream->id, current_context_id());
 }

@@ -1,5 +1,6 @@
 // Libraries: loaded without a context, their kernels usable in all.
 #include "protocol/library.h"
+
 #include "shim/load.h"
 
 using namespace sluice;
@@ -35,7 +36,8 @@ CUresult fetch_kernel(CUlibrary library, const Image& image, const char* name, C
   args.name_bytes = name_bytes.size();
   wire::library_get_kernel::Reply reply{};
   CallableReply details;
-  if (const CUresult failed = call(args, reply, {name_bytes}, {details.layout_out(), details.attributes_out()}))
+  if (const CUresult failed =
+          call(args, reply, {name_bytes}, {details.layout_out(), details.attributes_out()}))
     return failed;
   auto made = std::make_unique<Callable>();
   made->id = args.kernel;
@@ -52,14 +54,17 @@ CUresult fetch_kernel(CUlibrary library, const Image& image, const char* name, C
 
 }  // namespace
 
-SLUICE_API cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-                             unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+SLUICE_API cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                             void** jitOptionsValues, unsigned int numJitOptions,
+                             CUlibraryOption* libraryOptions, void** libraryOptionValues,
                              unsigned int numLibraryOptions) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryLoadData, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryLoadData, wire::Needs::kInit))
+    return refused;
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numLibraryOptions > 0 && (libraryOptions == nullptr || libraryOptionValues == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  // The library options are promises about how long the host's copy stays and hints: we keep a copy anyway.
+  // The library options are promises about how long the host's copy stays and hints: we keep a copy
+  // anyway.
   JitOptions jit;
   if (const CUresult bad = jit.read(numJitOptions, jitOptions, jitOptionsValues)) return bad;
   const auto bytes = image_bytes(code);
@@ -67,9 +72,10 @@ SLUICE_API cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*
 }
 
 SLUICE_API cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
-                                 void** jitOptionsValues, unsigned int numJitOptions, CUlibraryOption*, void**,
-                                 unsigned int) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryLoadFromFile, wire::Needs::kInit)) return refused;
+                                 void** jitOptionsValues, unsigned int numJitOptions,
+                                 CUlibraryOption*, void**, unsigned int) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryLoadFromFile, wire::Needs::kInit))
+    return refused;
   if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
   if (const CUresult bad = jit.read(numJitOptions, jitOptions, jitOptionsValues)) return bad;
@@ -81,9 +87,11 @@ SLUICE_API cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit
 }
 
 SLUICE_API cuLibraryUnload(CUlibrary library) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryUnload, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryUnload, wire::Needs::kInit))
+    return refused;
   Entry entry;
-  if (!handles().remove(Kind::kLibrary, handle_bits(library), &entry)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!handles().remove(Kind::kLibrary, handle_bits(library), &entry))
+    return CUDA_ERROR_INVALID_HANDLE;
   forget_contents(*static_cast<Image*>(entry.object));
   drop_object(Kind::kLibrary, entry);
   wire::cuLibraryUnload args{};
@@ -92,7 +100,8 @@ SLUICE_API cuLibraryUnload(CUlibrary library) {
 }
 
 SLUICE_API cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryGetKernel, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryGetKernel, wire::Needs::kInit))
+    return refused;
   if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto* image = object_of<Image>(library);
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -108,7 +117,8 @@ SLUICE_API cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* 
 }
 
 SLUICE_API cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryGetModule, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuLibraryGetModule, wire::Needs::kContext))
+    return refused;
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto* image = object_of<Image>(library);
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -131,7 +141,8 @@ SLUICE_API cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   return CUDA_SUCCESS;
 }
 
-SLUICE_API cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+SLUICE_API cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                              const char* name) {
   if (const CUresult refused = enter(wire::Fn::cuLibraryGetGlobal)) return refused;
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
@@ -150,7 +161,8 @@ SLUICE_API cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary librar
 }
 
 SLUICE_API cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetFunction, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetFunction, wire::Needs::kContext))
+    return refused;
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto* callable = object_of<Callable>(kernel);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -158,7 +170,8 @@ SLUICE_API cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
 }
 
 SLUICE_API cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetLibrary, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetLibrary, wire::Needs::kInit))
+    return refused;
   if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto* callable = object_of<Callable>(kernel);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -167,7 +180,8 @@ SLUICE_API cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 }
 
 SLUICE_API cuKernelGetName(const char** name, CUkernel hfunc) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetName, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetName, wire::Needs::kInit))
+    return refused;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto* callable = object_of<Callable>(hfunc);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -175,18 +189,23 @@ SLUICE_API cuKernelGetName(const char** name, CUkernel hfunc) {
   return CUDA_SUCCESS;
 }
 
-SLUICE_API cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetParamInfo, wire::Needs::kInit)) return refused;
+SLUICE_API cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                                size_t* paramSize) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetParamInfo, wire::Needs::kInit))
+    return refused;
   const auto* callable = object_of<Callable>(kernel);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (paramOffset == nullptr || paramIndex >= callable->layout.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (paramOffset == nullptr || paramIndex >= callable->layout.size())
+    return CUDA_ERROR_INVALID_VALUE;
   *paramOffset = callable->layout[paramIndex].offset;
   if (paramSize != nullptr) *paramSize = callable->layout[paramIndex].size;
   return CUDA_SUCCESS;
 }
 
-SLUICE_API cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetAttribute, wire::Needs::kInit)) return refused;
+SLUICE_API cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
+                                CUdevice dev) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelGetAttribute, wire::Needs::kInit))
+    return refused;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!session().devices().has(dev)) return CUDA_ERROR_INVALID_DEVICE;
   auto* callable = object_of<Callable>(kernel);
@@ -194,8 +213,10 @@ SLUICE_API cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel k
   return callable->attribute(attrib, pi) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-SLUICE_API cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuKernelSetAttribute, wire::Needs::kInit)) return refused;
+SLUICE_API cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+                                CUdevice dev) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelSetAttribute, wire::Needs::kInit))
+    return refused;
   if (!session().devices().has(dev)) return CUDA_ERROR_INVALID_DEVICE;
   auto* callable = object_of<Callable>(kernel);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;

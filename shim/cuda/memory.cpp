@@ -1,11 +1,13 @@
-// Device memory is the worker's, pinned host memory is the application's own: the address map knows both.
+// Device memory is the worker's, pinned host memory is the application's own: the address map knows
+// both.
 #include "protocol/memory.h"
-#include "shim/api.h"
 
-#include <cstring>
+#include "shim/api.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cstring>
 
 using namespace sluice;
 using namespace sluice::shim;
@@ -13,7 +15,8 @@ using namespace sluice::shim;
 namespace {
 
 void remember(CUdeviceptr base, std::size_t bytes) {
-  session().addresses().add_device({.base = base, .bytes = bytes, .context = current_context(), .buffer_id = 0});
+  session().addresses().add_device(
+      {.base = base, .bytes = bytes, .context = current_context(), .buffer_id = 0});
 }
 
 std::size_t in_pages(std::size_t bytes) {
@@ -22,13 +25,17 @@ std::size_t in_pages(std::size_t bytes) {
 }
 
 CUresult allocate_pinned(void** out, std::size_t bytes, unsigned flags) {
-  constexpr unsigned kFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  constexpr unsigned kFlags =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (out == nullptr || bytes == 0 || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > SIZE_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = ::mmap(nullptr, in_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      ::mmap(nullptr, in_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  session().addresses().add_host(
-      {.base = reinterpret_cast<std::uintptr_t>(memory), .bytes = bytes, .flags = flags, .buffer_id = 0});
+  session().addresses().add_host({.base = reinterpret_cast<std::uintptr_t>(memory),
+                                  .bytes = bytes,
+                                  .flags = flags,
+                                  .buffer_id = 0});
   *out = memory;
   return CUDA_SUCCESS;
 }
@@ -50,8 +57,10 @@ SLUICE_API cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
 SLUICE_API cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                               unsigned int ElementSizeBytes) {
   if (const CUresult refused = enter(wire::Fn::cuMemAllocPitch_v2)) return refused;
-  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
+    return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemAllocPitch_v2 args{};
   args.WidthInBytes = WidthInBytes;
   args.Height = Height;
@@ -88,7 +97,9 @@ SLUICE_API cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 SLUICE_API cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemGetAddressRange_v2, wire::Needs::kContext)) return refused;
+  if (const CUresult refused =
+          enter_needing(wire::Fn::cuMemGetAddressRange_v2, wire::Needs::kContext))
+    return refused;
   const auto known = session().addresses().device(dptr);
   if (!known) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = known->base;
@@ -97,17 +108,20 @@ SLUICE_API cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdevicept
 }
 
 SLUICE_API cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostAlloc, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostAlloc, wire::Needs::kContext))
+    return refused;
   return allocate_pinned(pp, bytesize, Flags);
 }
 
 SLUICE_API cuMemAllocHost_v2(void** pp, size_t bytesize) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemAllocHost_v2, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuMemAllocHost_v2, wire::Needs::kContext))
+    return refused;
   return allocate_pinned(pp, bytesize, 0);
 }
 
 SLUICE_API cuMemFreeHost(void* p) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemFreeHost, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuMemFreeHost, wire::Needs::kInit))
+    return refused;
   const auto known = session().addresses().host(p);
   if (!known || known->is_registered || known->base != reinterpret_cast<std::uintptr_t>(p))
     return CUDA_ERROR_INVALID_VALUE;
@@ -119,31 +133,37 @@ SLUICE_API cuMemFreeHost(void* p) {
 }
 
 SLUICE_API cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostRegister_v2, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostRegister_v2, wire::Needs::kContext))
+    return refused;
   constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                               CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (p == nullptr || bytesize == 0 || (Flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((Flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   const HostRange range{.base = reinterpret_cast<std::uintptr_t>(p),
                         .bytes = bytesize,
                         .flags = Flags,
                         .is_registered = true,
                         .buffer_id = 0};
-  return session().addresses().add_host(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return session().addresses().add_host(range) ? CUDA_SUCCESS
+                                               : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 
 SLUICE_API cuMemHostUnregister(void* p) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostUnregister, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostUnregister, wire::Needs::kInit))
+    return refused;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto known = session().addresses().host(p);
   if (!known || !known->is_registered || known->base != reinterpret_cast<std::uintptr_t>(p))
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   session().transfers().settle(p, known->bytes);
-  return session().addresses().remove_host(p, true) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  return session().addresses().remove_host(p, true) ? CUDA_SUCCESS
+                                                    : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 SLUICE_API cuMemHostGetFlags(unsigned int* pFlags, void* p) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostGetFlags, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuMemHostGetFlags, wire::Needs::kContext))
+    return refused;
   const auto known = session().addresses().host(p);
   if (pFlags == nullptr || !known || known->is_registered) return CUDA_ERROR_INVALID_VALUE;
   *pFlags = known->flags;

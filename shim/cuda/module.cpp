@@ -1,5 +1,6 @@
 // Modules and their functions. What a function needs for later answers comes with it.
 #include "protocol/module.h"
+
 #include "shim/load.h"
 
 #include <cstring>
@@ -45,7 +46,8 @@ CUresult fetch_function(CUmodule module, const Image& image, const char* name, C
   args.name_bytes = name_bytes.size();
   wire::module_get_function::Reply reply{};
   CallableReply details;
-  if (const CUresult failed = call(args, reply, {name_bytes}, {details.layout_out(), details.attributes_out()}))
+  if (const CUresult failed =
+          call(args, reply, {name_bytes}, {details.layout_out(), details.attributes_out()}))
     return failed;
   auto made = std::make_unique<Callable>();
   made->id = args.function;
@@ -68,8 +70,8 @@ SLUICE_API cuModuleLoadData(CUmodule* module, const void* image) {
   return load(wire::Fn::cuModuleLoadData, module, image, none);
 }
 
-SLUICE_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
-                              void** optionValues) {
+SLUICE_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                              CUjit_option* options, void** optionValues) {
   JitOptions jit;
   if (const CUresult bad = jit.read(numOptions, options, optionValues)) return bad;
   return load(wire::Fn::cuModuleLoadDataEx, module, image, jit);
@@ -103,7 +105,8 @@ SLUICE_API cuModuleUnload(CUmodule hmod) {
 }
 
 SLUICE_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuModuleGetLoadingMode, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuModuleGetLoadingMode, wire::Needs::kInit))
+    return refused;
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
@@ -143,7 +146,8 @@ SLUICE_API cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
 }
 
 SLUICE_API cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetAttribute, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetAttribute, wire::Needs::kContext))
+    return refused;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Callable* callable = callable_of(hfunc);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -164,18 +168,22 @@ SLUICE_API cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int
   return CUDA_SUCCESS;
 }
 
-SLUICE_API cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetParamInfo, wire::Needs::kContext)) return refused;
+SLUICE_API cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                              size_t* paramSize) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetParamInfo, wire::Needs::kContext))
+    return refused;
   const Callable* callable = callable_of(func);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (paramOffset == nullptr || paramIndex >= callable->layout.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (paramOffset == nullptr || paramIndex >= callable->layout.size())
+    return CUDA_ERROR_INVALID_VALUE;
   *paramOffset = callable->layout[paramIndex].offset;
   if (paramSize != nullptr) *paramSize = callable->layout[paramIndex].size;
   return CUDA_SUCCESS;
 }
 
 SLUICE_API cuFuncGetName(const char** name, CUfunction hfunc) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetName, wire::Needs::kInit)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetName, wire::Needs::kInit))
+    return refused;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Callable* callable = callable_of(hfunc);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -184,7 +192,8 @@ SLUICE_API cuFuncGetName(const char** name, CUfunction hfunc) {
 }
 
 SLUICE_API cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetModule, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuFuncGetModule, wire::Needs::kContext))
+    return refused;
   if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Callable* callable = callable_of(hfunc);
   if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;

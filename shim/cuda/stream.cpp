@@ -1,5 +1,6 @@
 // Streams: flags and priority are kept here, queries are answered from pushed markers.
 #include "protocol/stream.h"
+
 #include "shim/api.h"
 
 using namespace sluice;
@@ -8,7 +9,8 @@ using namespace sluice::shim;
 namespace {
 
 CUresult create(CUstream* out, unsigned flags, int priority) {
-  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   wire::stream_create args{};
   args.stream = reserve_id();
   args.flags = flags;
@@ -47,7 +49,8 @@ SLUICE_API cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, in
 SLUICE_API cuStreamDestroy_v2(CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuStreamDestroy_v2)) return refused;
   Entry entry;
-  if (!handles().remove(Kind::kStream, handle_bits(hStream), &entry)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!handles().remove(Kind::kStream, handle_bits(hStream), &entry))
+    return CUDA_ERROR_INVALID_HANDLE;
   wire::cuStreamDestroy_v2 args{};
   args.hStream = entry.id;
   const CUresult result = post(args);
@@ -69,45 +72,52 @@ SLUICE_API cuStreamSynchronize(CUstream hStream) {
 }
 
 SLUICE_API cuStreamQuery(CUstream hStream) {
-  if (const CUresult refused = enter_needing(wire::Fn::cuStreamQuery, wire::Needs::kContext)) return refused;
+  if (const CUresult refused = enter_needing(wire::Fn::cuStreamQuery, wire::Needs::kContext))
+    return refused;
   Stream* stream = nullptr;
   if (const CUresult bad = find_stream(hStream, &stream)) return bad;
   const CUresult result = session().completions().query(*stream, current_context_id());
-  if (is_sticky(result) && result != kSessionLost) session().note_failure(result, current_context_id());
+  if (is_sticky(result) && result != kSessionLost)
+    session().note_failure(result, current_context_id());
   return or_deferred(result);
 }
 
 SLUICE_API cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
   Stream* stream = nullptr;
-  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetFlags, hStream, flags, &stream)) return bad;
+  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetFlags, hStream, flags, &stream))
+    return bad;
   *flags = stream->flags;
   return CUDA_SUCCESS;
 }
 
 SLUICE_API cuStreamGetPriority(CUstream hStream, int* priority) {
   Stream* stream = nullptr;
-  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetPriority, hStream, priority, &stream)) return bad;
+  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetPriority, hStream, priority, &stream))
+    return bad;
   *priority = stream->priority;
   return CUDA_SUCCESS;
 }
 
 SLUICE_API cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   Stream* stream = nullptr;
-  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetId, hStream, streamId, &stream)) return bad;
+  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetId, hStream, streamId, &stream))
+    return bad;
   *streamId = stream->id == 0 ? handle_bits(CU_STREAM_LEGACY) : stream->serial + 1;
   return CUDA_SUCCESS;
 }
 
 SLUICE_API cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   Stream* stream = nullptr;
-  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetCtx, hStream, pctx, &stream)) return bad;
+  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetCtx, hStream, pctx, &stream))
+    return bad;
   *pctx = stream->context->handle;
   return CUDA_SUCCESS;
 }
 
 SLUICE_API cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
   Stream* stream = nullptr;
-  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetCtx_v2, hStream, pCtx, &stream)) return bad;
+  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetCtx_v2, hStream, pCtx, &stream))
+    return bad;
   *pCtx = stream->context->handle;
   if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
   return CUDA_SUCCESS;
@@ -115,16 +125,19 @@ SLUICE_API cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGre
 
 SLUICE_API cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   Stream* stream = nullptr;
-  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetDevice, hStream, device, &stream)) return bad;
+  if (const CUresult bad = enter_query(wire::Fn::cuStreamGetDevice, hStream, device, &stream))
+    return bad;
   *device = stream->context->device;
   return CUDA_SUCCESS;
 }
 
-SLUICE_API cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+SLUICE_API cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                               unsigned int flags) {
   if (const CUresult refused = enter(wire::Fn::cuStreamAddCallback)) return refused;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
-  return session().host_functions().launch({.run = nullptr, .callback = callback, .stream = hStream, .data = userData},
-                                           stream->id, current_context_id());
+  return session().host_functions().launch(
+      {.run = nullptr, .callback = callback, .stream = hStream, .data = userData}, stream->id,
+      current_context_id());
 }
