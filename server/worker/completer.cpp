@@ -89,10 +89,9 @@ bool Completer::sweep() {
   }
   // Readiness from the youngest to the oldest: when an item is seen ready, every older item that it
   // implies is asked after it and is therefore seen ready as well.
+  // Always set anew: an action may destroy a context, and the next one may have its address.
   const auto enter = [&](const Item& item) {
-    if (item.context == current_ || item.context == nullptr) return;
-    driver_.cuCtxSetCurrent(item.context);
-    current_ = item.context;
+    if (item.context != nullptr) driver_.cuCtxSetCurrent(item.context);
   };
   for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
     if (!item->is_ready) enter(*item);

@@ -68,7 +68,6 @@ class Completer {
   std::deque<Item> items_;  ///< guarded by sweep_mutex_
   std::vector<std::pair<CUcontext, CUevent>> events_;
   std::vector<CUcontext> dead_;
-  CUcontext current_ = nullptr;  ///< of the completer's thread
   std::atomic<std::size_t> count_{0};
   bool is_stopping_ = false;
   std::thread thread_;
