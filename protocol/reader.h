@@ -1,11 +1,11 @@
-// Takes the body of one received record apart: the fixed part, then the variable parts in order, each padded to 8 bytes.
-// Nothing a peer sent is trusted: every length is checked before it is used, and a record must be used up exactly.
+// Takes the body of one received record apart: the fixed part, then the variable parts in order,
+// each padded to 8 bytes. Nothing a peer sent is trusted: every length is checked before it is
+// used, and a record must be used up exactly.
 #pragma once
 
+#include "common/result.h"
 #include "protocol/opcodes.h"
 #include "protocol/wire.h"
-
-#include "common/result.h"
 
 #include <array>
 #include <cstddef>
@@ -22,8 +22,8 @@ inline tl::unexpected<Error> malformed(std::uint16_t opcode, const char* why) {
               std::string("record ") + opcode_name(static_cast<Opcode>(opcode)) + ": " + why);
 }
 
-/// Copies the fixed part out of `body` (what follows the header) and points `blobs` at the variable parts inside it.
-/// Args is a request or record struct, or a Reply (then Count is kReplyBlobs).
+/// Copies the fixed part out of `body` (what follows the header) and points `blobs` at the variable
+/// parts inside it. Args is a request or record struct, or a Reply (then Count is kReplyBlobs).
 template <class Args, std::size_t Count>
 Status read_parts(std::uint16_t opcode, std::span<const std::byte> body, Args* args,
                   std::array<std::span<const std::byte>, Count>* blobs) {

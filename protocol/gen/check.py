@@ -1,6 +1,7 @@
 """What fails the build: functions without a row or in two, unknown parameters, arguments that cannot be carried as specified,
 hand-written bodies without a reason, opcodes without a number."""
 from model import SpecError
+from spec import read_lines
 from wire_layout import travels, way_of, why_not_carried
 
 
@@ -68,7 +69,7 @@ def _check_function(e, functions, names):
 
 def read_lock(path):
     opcodes = {}
-    for number, line in enumerate(open(path, encoding="utf-8"), 1):
+    for number, line in enumerate(read_lines(path), 1):
         line = line.split("#")[0].strip()
         if not line:
             continue

@@ -3,25 +3,28 @@ import os
 import re
 
 
+def _sources(folder):
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        if name.endswith(".cpp"):
+            with open(os.path.join(folder, name), encoding="utf-8") as source:
+                yield source.read()
+
+
 def defined_functions(folder, macros):
     """Exported names that the .cpp files of a folder define (a definition starts at the margin)."""
     found = set()
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        if name.endswith(".cpp"):
-            text = open(os.path.join(folder, name), encoding="utf-8").read()
-            undefined = set(re.findall(r"^#undef (cu\w+)", text, re.M))
-            for function in re.findall(r"^[^\s#/][^(\n]*\b(cu[A-Z]\w*)\s*\((?![^)]*\);)", text, re.M):
-                found.add(function if function in undefined else macros.get(function, function))
+    for text in _sources(folder):
+        undefined = set(re.findall(r"^#undef (cu\w+)", text, re.M))
+        for function in re.findall(r"^[^\s#/][^(\n]*\b(cu[A-Z]\w*)\s*\((?![^)]*\);)", text, re.M):
+            found.add(function if function in undefined else macros.get(function, function))
     return found
 
 
 def handled(folder):
     """Functions whose handlers are hand-written in server/cuda."""
     found = set()
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        if name.endswith(".cpp"):
-            text = open(os.path.join(folder, name), encoding="utf-8").read()
-            found.update(re.findall(r"^CUresult handle\(Call& ?\w*,\s*const wire::(cu\w+)&", text, re.M))
+    for text in _sources(folder):
+        found.update(re.findall(r"^CUresult handle\(Call& ?\w*,\s*const wire::(cu\w+)&", text, re.M))
     return found
 
 

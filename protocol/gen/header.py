@@ -138,7 +138,8 @@ class Header:
         for name in sorted(os.listdir(self.include_dir)):
             if not re.fullmatch(r"cuda(GL|EGL|VDPAU|Profiler)?Typedefs\.h", name):
                 continue
-            text = open(os.path.join(self.include_dir, name), encoding="utf-8", errors="replace").read()
+            with open(os.path.join(self.include_dir, name), encoding="utf-8", errors="replace") as source:
+                text = source.read()
             for base, version, suffix in re.findall(r"\*PFN_(cu\w+?)_v(\d+)(_pt[sd][sz])?\)", text):
                 found.setdefault(base, set()).add((int(version), bool(suffix)))
         return {base: sorted(pairs) for base, pairs in found.items()}

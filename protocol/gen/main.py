@@ -6,6 +6,7 @@ usage: main.py --include DIR [--stub libcuda.so] --out DIR        write all file
        main.py --include DIR --lock                               give new functions and records a number in opcodes.lock
        main.py --include DIR --show NAME                          print what is generated for one function or record
        main.py --include DIR --coverage-to FILE                   write docs/coverage.md
+       main.py --include DIR --golden                             write golden/: what review sees of a change to the generator
 """
 import argparse
 import os
@@ -30,14 +31,19 @@ from wire_layout import function_struct, record_struct, travels
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPEC_DIR = os.path.join(HERE, "..", "cuda")
 LOCK = os.path.join(HERE, "..", "opcodes.lock")
+GOLDEN_DIR = os.path.join(HERE, "golden")
+# One function or record of each shape.
+GOLDEN = ("cuCtxGetLimit", "cuCtxGetStreamPriorityRange", "cuEventCreate", "cuEventDestroy_v2", "cuGraphInstantiateWithFlags",
+          "cuMemsetD2D16_v2", "cuMemsetD8Async", "cuModuleGetGlobal_v2", "cuLaunchKernel", "cuStreamBeginCapture_v2",
+          "cuMemPoolCreate", "copy_h2d", "host_data", "module_load")
 ROOT = os.path.join(HERE, "..", "..")
 
 
 class Model:
     """Specification and headers, read and checked."""
 
-    def __init__(self, include, stub="", spec_dir=SPEC_DIR):
-        self.header = Header(include)
+    def __init__(self, include, stub="", spec_dir=SPEC_DIR, header=None):
+        self.header = header or Header(include)
         self.functions = self.header.functions
         self.entries = spec.read_all(spec_dir)
         check.check(self.entries, self.functions)
@@ -136,8 +142,10 @@ class Model:
 
 
 def write_if_changed(path, text):
-    if os.path.exists(path) and open(path, encoding="utf-8").read() == text:
-        return
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as old:
+            if old.read() == text:
+                return
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as out:
         out.write(text)
@@ -151,7 +159,8 @@ def main():
     parser.add_argument("--draft", action="store_true")
     parser.add_argument("--lock", action="store_true")
     parser.add_argument("--show", metavar="NAME")
-    parser.add_argument("--coverage-to")
+    parser.add_argument("--coverage-to", metavar="FILE")
+    parser.add_argument("--golden", action="store_true")
     parser.add_argument("--list-rows", action="store_true", help="print the rows (for CMake)")
     options = parser.parse_args()
     try:
@@ -165,7 +174,10 @@ def main():
         if options.lock:
             print(f"{check.extend_lock(LOCK, model.travelling())} numbers added")
         elif options.show:
-            print(model.show(options.show))
+            print(model.show(options.show), end="")
+        elif options.golden:
+            for name in GOLDEN:
+                write_if_changed(os.path.join(GOLDEN_DIR, name + ".txt"), model.show(name))
         elif options.coverage_to:
             write_if_changed(options.coverage_to, model.coverage())
         elif options.out:

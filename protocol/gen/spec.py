@@ -8,14 +8,19 @@ NEEDS = ("nothing", "init", "context")
 BODIES = ("generated", "shim", "both")
 
 
+def read_lines(path):
+    with open(path, encoding="utf-8", errors="replace") as source:
+        return source.read().split("\n")
+
+
 def read_row(path):
     """[Entry] of one file."""
     row = os.path.splitext(os.path.basename(path))[0]
     entries = []
     entry = None
     in_reply = False
-    for number, raw in enumerate(open(path, encoding="utf-8"), 1):
-        text, _, comment = raw.rstrip("\n").partition("#")
+    for number, raw in enumerate(read_lines(path), 1):
+        text, _, comment = raw.partition("#")
         words = text.split()
         where = f"{os.path.basename(path)}:{number}"
         if not words:
