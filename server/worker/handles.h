@@ -23,26 +23,29 @@ class HandleTable {
     static constexpr char kTag = 0;
     return &kTag;
   }
-  /// nullptr if the id is unknown or of another kind.
+  /// nullptr if there is no such id of that kind.
   [[nodiscard]] void* find(Kind kind, std::uint64_t id) const {
-    const auto found = entries_.find(id);
-    return found != entries_.end() && found->second.kind == kind ? found->second.handle : nullptr;
+    const auto found = entries_.find({kind, id});
+    return found != entries_.end() ? found->second : nullptr;
   }
   bool add(Kind kind, std::uint64_t id, void* handle) {
     if (id == 0 || entries_.size() >= kHandlesMax) return false;
-    return entries_.emplace(id, Entry{kind, handle}).second;
+    return entries_.emplace(Key{kind, id}, handle).second;
   }
-  void remove(Kind kind, std::uint64_t id) {
-    const auto found = entries_.find(id);
-    if (found != entries_.end() && found->second.kind == kind) entries_.erase(found);
-  }
+  void remove(Kind kind, std::uint64_t id) { entries_.erase({kind, id}); }
 
  private:
-  struct Entry {
+  struct Key {
     Kind kind;
-    void* handle;
+    std::uint64_t id;
+    bool operator==(const Key&) const = default;
   };
-  std::unordered_map<std::uint64_t, Entry> entries_;
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      return std::hash<std::uint64_t>()(key.id) ^ std::hash<Kind>()(key.kind);
+    }
+  };
+  std::unordered_map<Key, void*, Hash> entries_;
 };
 
 HandleTable& handle_table(Call& call);
