@@ -110,7 +110,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 void channel_ping_pong(const Pair& ends, std::size_t bytes, std::span<double> round_us) {
-  std::jthread echo([&] {
+  std::thread echo([&] {
     const std::vector<std::byte> message(bytes);
     CopySink sink;
     for (std::size_t i = 0; i < round_us.size(); ++i) {
@@ -126,10 +126,11 @@ void channel_ping_pong(const Pair& ends, std::size_t bytes, std::span<double> ro
     receive(*ends.client, sink, bytes);
     round = seconds_since(start) * 1e6;
   }
+  echo.join();
 }
 
 double channel_commands_s(const Pair& ends, const Options& options) {
-  std::jthread receiver([&] {
+  std::thread receiver([&] {
     CopySink sink;
     receive(*ends.server, sink, options.message_bytes * options.command_count);
     send_record(*ends.server, std::vector<std::byte>(1), FlushHint::kNow);
@@ -140,15 +141,19 @@ double channel_commands_s(const Pair& ends, const Options& options) {
   for (std::size_t i = 1; i <= options.command_count; ++i)
     send_record(*ends.client, record, i % options.batch == 0 ? FlushHint::kNow : FlushHint::kNone);
   receive(*ends.client, answer, 1);
-  return seconds_since(start);
+  const double time_s = seconds_since(start);
+  receiver.join();
+  return time_s;
 }
 
 double channel_bulk_s(const Pair& ends, std::span<const std::byte> from, std::span<std::byte> to) {
-  std::jthread sender([&] { must(ends.client->write_through(from)); });
+  std::thread sender([&] { must(ends.client->write_through(from)); });
   CopySink sink(to);
   const auto start = Clock::now();
   receive(*ends.server, sink, to.size());
-  return seconds_since(start);
+  const double time_s = seconds_since(start);
+  sender.join();
+  return time_s;
 }
 
 double quantile(std::vector<double> values, double q) {

@@ -40,7 +40,7 @@ void receive_all(int fd, std::span<std::byte> into) {
 }  // namespace
 
 void raw_ping_pong(Ends ends, std::size_t bytes, std::span<double> round_us) {
-  std::jthread echo([&] {
+  std::thread echo([&] {
     std::vector<std::byte> message(bytes);
     for (std::size_t i = 0; i < round_us.size(); ++i) {
       receive_all(ends.server, message);
@@ -54,10 +54,11 @@ void raw_ping_pong(Ends ends, std::size_t bytes, std::span<double> round_us) {
     receive_all(ends.client, message);
     round = seconds_since(start) * 1e6;
   }
+  echo.join();
 }
 
 double raw_commands_s(Ends ends, std::size_t bytes, std::size_t batch, std::size_t count) {
-  std::jthread receiver([&] {
+  std::thread receiver([&] {
     std::vector<std::byte> into(256 * 1024);
     for (std::size_t left = bytes * count; left > 0;) left -= receive_some(ends.server, into);
     send_all(ends.server, std::span(into).first(1));
@@ -70,12 +71,14 @@ double raw_commands_s(Ends ends, std::size_t bytes, std::size_t batch, std::size
     send_all(ends.client, group);
   }
   receive_all(ends.client, std::span(record).first(1));
-  return seconds_since(start);
+  const double time_s = seconds_since(start);
+  receiver.join();
+  return time_s;
 }
 
 double raw_bulk_s(Ends ends, std::span<const std::byte> from, std::span<std::byte> to,
                   std::size_t staging_bytes) {
-  std::jthread sender([&] {
+  std::thread sender([&] {
     std::vector<std::byte> staging(staging_bytes);
     for (auto rest = from; !rest.empty();) {
       if (staging.empty()) return send_all(ends.client, rest);
@@ -97,7 +100,9 @@ double raw_bulk_s(Ends ends, std::span<const std::byte> from, std::span<std::byt
     std::memcpy(to.data(), staging.data(), piece);
     to = to.subspan(piece);
   }
-  return seconds_since(start);
+  const double time_s = seconds_since(start);
+  sender.join();
+  return time_s;
 }
 
 }  // namespace sluice::bench

@@ -1,5 +1,6 @@
 // The conformance suite: what every channel must do. A new transport adds its kind to the list at
 // the end.
+#include "joining_thread.h"
 #include "pairs.h"
 
 #include <gtest/gtest.h>
@@ -74,9 +75,9 @@ TEST_P(ChannelTest, DeliversRandomRecordsInOrderInBothDirectionsAtOnce) {
   Status sent[2], received[2];
   PatternSink sinks[2];
   {
-    std::jthread a([&] { sent[0] = send_records(client_, 1, kBytes); });
-    std::jthread b([&] { sent[1] = send_records(server_, 2, kBytes); });
-    std::jthread c([&] { received[0] = receive(server_, sinks[0], kBytes); });
+    const JoiningThread a([&] { sent[0] = send_records(client_, 1, kBytes); });
+    const JoiningThread b([&] { sent[1] = send_records(server_, 2, kBytes); });
+    const JoiningThread c([&] { received[0] = receive(server_, sinks[0], kBytes); });
     received[1] = receive(client_, sinks[1], kBytes);
   }
   for (int i = 0; i < 2; ++i) {
@@ -92,7 +93,7 @@ TEST_P(ChannelTest, HoldsTheSenderBackWhileThePeerDoesNotRead) {
   constexpr std::uint64_t kBytes = 64 * 1024 * 1024;
   constexpr std::uint64_t kUnderWayMax = 32 * 1024 * 1024;  // more than host kernels buffer
   std::atomic<std::uint64_t> sent = 0;
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     std::vector<std::byte> piece(1024 * 1024);
     while (sent < kBytes) {
       fill_pattern(sent, piece);
@@ -111,7 +112,7 @@ TEST_P(ChannelTest, HoldsTheSenderBackWhileThePeerDoesNotRead) {
 TEST_P(ChannelTest, DeliversEverythingSentBeforeThePeerClosed) {
   // Broken: the last words of a server (the error that explains the end) are lost.
   constexpr std::size_t kBytes = 3'000'000;
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     std::vector<std::byte> bytes(kBytes);
     fill_pattern(0, bytes);
     EXPECT_TRUE(server_.write_through(bytes));
@@ -153,8 +154,8 @@ TEST_P(ChannelTest, CloseWakesWaitersAtBothEnds) {
   // Broken: exit() of a program hangs, or a session outlives its client.
   Result<bool> woken[2] = {false, false};
   {
-    std::jthread a([&] { woken[0] = client_.wait(far()); });
-    std::jthread b([&] { woken[1] = server_.wait(far()); });
+    const JoiningThread a([&] { woken[0] = client_.wait(far()); });
+    const JoiningThread b([&] { woken[1] = server_.wait(far()); });
     client_.close();
   }
   for (const Result<bool>& result : woken) {
@@ -171,7 +172,7 @@ TEST_P(ChannelTest, CloseWakesABlockedSenderAtTheSameEnd) {
   std::atomic<std::uint64_t> sent = 0;
   Error end;
   {
-    std::jthread sender([&] { end = send_until_failure(client_, sent); });
+    const JoiningThread sender([&] { end = send_until_failure(client_, sent); });
     watch_until_stalled(sent);
     client_.close();
   }
@@ -183,7 +184,7 @@ TEST_P(ChannelTest, CloseWakesABlockedSenderAtTheOtherEnd) {
   std::atomic<std::uint64_t> sent = 0;
   Error end;
   {
-    std::jthread sender([&] { end = send_until_failure(client_, sent); });
+    const JoiningThread sender([&] { end = send_until_failure(client_, sent); });
     watch_until_stalled(sent);
     server_.close();
   }
@@ -192,8 +193,8 @@ TEST_P(ChannelTest, CloseWakesABlockedSenderAtTheOtherEnd) {
 
 TEST_P(ChannelTest, CloseMayBeCalledAgainAndByBothEnds) {
   // Broken: teardown races crash the program at its exit.
-  std::jthread a([&] { client_.close(); });
-  std::jthread b([&] { server_.close(); });
+  const JoiningThread a([&] { client_.close(); });
+  const JoiningThread b([&] { server_.close(); });
   client_.close();
   server_.close();
   EXPECT_FALSE(client_.flush());
@@ -215,7 +216,7 @@ TEST_P(ChannelTest, WaitEndsAtTheDeadlineWhenNothingComes) {
 
 TEST_P(ChannelTest, WaitWithoutADeadlineEndsWhenBytesArrive) {
   // Broken: a call's answer is there, but its thread sleeps.
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     const std::span<std::byte> space = server_.reserve(64);
     fill_pattern(0, space);
     server_.commit(64, FlushHint::kNow);
@@ -232,7 +233,7 @@ TEST_P(ChannelTest, WriteThroughFollowsWhatWasCommittedBefore) {
   // Broken: a copy's payload overtakes the record that announces it.
   std::vector<std::byte> payload(700'000);
   fill_pattern(100, payload);
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     fill_pattern(0, client_.reserve(100));
     client_.commit(100, FlushHint::kNone);
     EXPECT_EQ(client_.unflushed_bytes(), 100U);
@@ -249,7 +250,7 @@ TEST_P(ChannelTest, RefusesAReserveOverTheMaximumAndLivesOn) {
   const std::size_t max = client_.caps().reserve_bytes_max;
   EXPECT_TRUE(client_.reserve(max + 1).empty());
   EXPECT_TRUE(client_.flush());
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     const std::span<std::byte> space = client_.reserve(max);
     ASSERT_EQ(space.size(), max);
     fill_pattern(0, space);
@@ -263,7 +264,7 @@ TEST_P(ChannelTest, RefusesAReserveOverTheMaximumAndLivesOn) {
 TEST_P(ChannelTest, ManySmallCommitsArriveWithOneFlush) {
   // Broken: posted calls are lost or torn when a batch fills up.
   constexpr std::uint64_t kCount = 30'000;
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     for (std::uint64_t i = 0; i < kCount; ++i) {
       const std::span<std::byte> space = client_.reserve(64);
       ASSERT_EQ(space.size(), 64U);

@@ -1,6 +1,7 @@
 #include "protocol/frame_io.h"
 
 #include "common/fd.h"
+#include "joining_thread.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -52,7 +53,7 @@ TEST_F(FrameIoTest, ReadsAFrameThatArrivesByteByByte) {
   // Broken: a slow network breaks the handshake.
   const std::vector<std::byte> bytes =
       encode_frame(Refusal{RefusalCode::kTenantFull, "the slice is used up"});
-  std::jthread sender([&] {
+  const JoiningThread sender([&] {
     for (const std::byte byte : bytes) {
       ASSERT_EQ(::send(a_.get(), &byte, 1, MSG_NOSIGNAL), 1);
       std::this_thread::yield();
