@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kSignalStackBytes = 64 * 1024;
 
-/// What the handler needs of the thread that is inside a kernel. Plain data: it is written by a signal handler.
+/// What the handler needs of the thread that is inside a kernel. Plain data: it is written by a
+/// signal handler.
 struct ThreadState {
   bool is_inside;
   sigjmp_buf back;
@@ -28,8 +29,10 @@ struct sigaction g_previous_segv, g_previous_bus;
 void chain(int number, siginfo_t* info, void* context) {
   const struct sigaction& previous = number == SIGSEGV ? g_previous_segv : g_previous_bus;
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(number, info, context);
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
-  signal(number, SIG_DFL);  // returning repeats the fault, which then ends the process as it would have without us
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
+    return previous.sa_handler(number);
+  signal(number, SIG_DFL);  // returning repeats the fault, which then ends the process as it would
+                            // have without us
 }
 
 void on_fault(int number, siginfo_t* info, void* context) {
@@ -55,7 +58,8 @@ class SignalStack {
   SignalStack() {
     stack_t current{};
     if (sigaltstack(nullptr, &current) == 0 && (current.ss_flags & SS_DISABLE) == 0) return;
-    memory_ = mmap(nullptr, kSignalStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory_ = mmap(nullptr, kSignalStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
     if (memory_ == MAP_FAILED) return;
     stack_t stack{};
     stack.ss_sp = memory_;

@@ -12,7 +12,8 @@
 #include <cstring>
 #include <string>
 
-#pragma GCC optimize("rounding-math")  // the compiler must not fold or move arithmetic across fesetround
+#pragma GCC optimize( \
+    "rounding-math")  // the compiler must not fold or move arithmetic across fesetround
 
 namespace sluice::softgpu {
 namespace {
@@ -28,7 +29,8 @@ class Rounding {
   int before_;
 };
 
-// Both operand and result are volatile, or the compiler moves the arithmetic to where the mode is restored already.
+// Both operand and result are volatile, or the compiler moves the arithmetic to where the mode is
+// restored already.
 template <int kMode, class T>
 T add(T a, T b) {
   const Rounding r(kMode);
@@ -75,13 +77,16 @@ To convert(From v) {
 /// The f32 next to `value`, towards `up` or down.
 float step(float value, bool up) {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if (value == 0) bits = up ? 0x00000001 : 0x80000001;
-  else bits += up == (value > 0) ? 1u : 0xFFFFFFFFu;
+  if (value == 0)
+    bits = up ? 0x00000001 : 0x80000001;
+  else
+    bits += up == (value > 0) ? 1u : 0xFFFFFFFFu;
   return std::bit_cast<float>(bits);
 }
 
-/// Rounds the exact sum `high + low` (|low| at most half a unit of high's last place) to f32. Changing the rounding mode costs ten
-/// times as much, and expf of every CUDA program has an fma.rm in it.
+/// Rounds the exact sum `high + low` (|low| at most half a unit of high's last place) to f32.
+/// Changing the rounding mode costs ten times as much, and expf of every CUDA program has an fma.rm
+/// in it.
 template <int kMode>
 float narrow(double high, double low) {
   const float nearest = static_cast<float>(high);
@@ -109,15 +114,24 @@ float sum32(double a, double b) {
 }
 // The product of two f32 is exact in f64.
 template <int kMode>
-float fma32(float a, float b, float c) { return sum32<kMode>(static_cast<double>(a) * static_cast<double>(b), static_cast<double>(c)); }
+float fma32(float a, float b, float c) {
+  return sum32<kMode>(static_cast<double>(a) * static_cast<double>(b), static_cast<double>(c));
+}
 template <int kMode>
-float add32(float a, float b) { return sum32<kMode>(static_cast<double>(a), static_cast<double>(b)); }
+float add32(float a, float b) {
+  return sum32<kMode>(static_cast<double>(a), static_cast<double>(b));
+}
 template <int kMode>
-float mul32(float a, float b) { return narrow<kMode>(static_cast<double>(a) * static_cast<double>(b), 0); }
+float mul32(float a, float b) {
+  return narrow<kMode>(static_cast<double>(a) * static_cast<double>(b), 0);
+}
 template <int kMode>
-float narrow64(double v) { return narrow<kMode>(v, 0); }
+float narrow64(double v) {
+  return narrow<kMode>(v, 0);
+}
 
-/// fma to `bits` of precision later: the f64 sum is rounded to odd, so that the last rounding sees what was lost.
+/// fma to `bits` of precision later: the f64 sum is rounded to odd, so that the last rounding sees
+/// what was lost.
 double fma_odd(float a, float b, float c) {
   const double product = static_cast<double>(a) * static_cast<double>(b);
   const double sum = product + static_cast<double>(c);
@@ -131,18 +145,35 @@ double fma_odd(float a, float b, float c) {
 float narrow_odd(double v) {
   const float nearest = static_cast<float>(v);
   const double beyond = v - static_cast<double>(nearest);
-  if (beyond == 0 || !std::isfinite(beyond) || (std::bit_cast<std::uint32_t>(nearest) & 1) != 0) return nearest;
+  if (beyond == 0 || !std::isfinite(beyond) || (std::bit_cast<std::uint32_t>(nearest) & 1) != 0)
+    return nearest;
   return step(nearest, beyond > 0);
 }
-float fma_half(float a, float b, float c) { return narrow_odd(fma_odd(a, b, c)); }
+float fma_half(float a, float b, float c) {
+  return narrow_odd(fma_odd(a, b, c));
+}
 
-float ex2(float x) { return std::exp2(x); }
-float lg2(float x) { return std::log2(x); }
-float sin_approx(float x) { return std::sin(x); }
-float cos_approx(float x) { return std::cos(x); }
-float tanh_approx(float x) { return std::tanh(x); }
-float rsqrt32(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
-double rsqrt64(double x) { return 1.0 / std::sqrt(x); }
+float ex2(float x) {
+  return std::exp2(x);
+}
+float lg2(float x) {
+  return std::log2(x);
+}
+float sin_approx(float x) {
+  return std::sin(x);
+}
+float cos_approx(float x) {
+  return std::cos(x);
+}
+float tanh_approx(float x) {
+  return std::tanh(x);
+}
+float rsqrt32(float x) {
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x)));
+}
+double rsqrt64(double x) {
+  return 1.0 / std::sqrt(x);
+}
 
 template <class T>
 T bfe(T value, std::uint32_t position, std::uint32_t length) {
@@ -155,7 +186,8 @@ T bfe(T value, std::uint32_t position, std::uint32_t length) {
   const bool sign = kSigned && count != 0 && ((static_cast<U>(value) >> sign_at) & 1) != 0;
   U out = 0;
   for (int k = 0; k < kBits; ++k) {
-    const bool bit = k < count && at + k < kBits ? ((static_cast<U>(value) >> (at + k)) & 1) != 0 : sign;
+    const bool bit =
+        k < count && at + k < kBits ? ((static_cast<U>(value) >> (at + k)) & 1) != 0 : sign;
     out |= static_cast<U>(static_cast<U>(bit) << k);
   }
   return static_cast<T>(out);
@@ -200,8 +232,9 @@ std::uint32_t bmsk(std::uint32_t position, std::uint32_t count, std::uint32_t is
 /// The four selectors that a mode of prmt (1 = f4e, b4e, rc8, ecl, ecr, rc16) makes of its number.
 std::uint32_t prmt_selectors(std::uint32_t number, std::uint32_t mode) {
   static constexpr std::uint16_t kSelectors[6][4] = {
-      {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123}, {0x0000, 0x1111, 0x2222, 0x3333},
-      {0x3210, 0x3211, 0x3222, 0x3333}, {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+      {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
+      {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
+      {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
   return kSelectors[mode - 1][number & 3];
 }
 
@@ -211,7 +244,9 @@ std::uint32_t szext(std::uint32_t value, std::uint32_t width, std::uint32_t flag
   if (width >= 32) return value;
   if (width == 0) return 0;
   const std::uint32_t low = value << (32 - width);
-  return (flags & 2) != 0 ? static_cast<std::uint32_t>(static_cast<std::int32_t>(low) >> (32 - width)) : low >> (32 - width);
+  return (flags & 2) != 0
+             ? static_cast<std::uint32_t>(static_cast<std::int32_t>(low) >> (32 - width))
+             : low >> (32 - width);
 }
 
 /// The n-th set bit from `base` upwards (n > 0) or downwards (n < 0), or base itself (0).
@@ -235,36 +270,49 @@ std::uint64_t clock_now() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 std::uint64_t global_timer() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::system_clock::now().time_since_epoch())
+                                        .count());
 }
 
-void trap() { leave_kernel(LaunchOutcome::kTrap, "trap instruction"); }
+void trap() {
+  leave_kernel(LaunchOutcome::kTrap, "trap instruction");
+}
 
 /// The strings are the kernel's; reading them may fault, which ends the kernel as well.
-void assertfail(std::uint64_t message, std::uint64_t file, std::uint64_t line, std::uint64_t function) {
+void assertfail(std::uint64_t message, std::uint64_t file, std::uint64_t line,
+                std::uint64_t function) {
   char text[512];
-  std::snprintf(text, sizeof text, "%.100s:%u: %.100s: assertion `%.200s' failed", reinterpret_cast<const char*>(file),
-                static_cast<unsigned>(line), reinterpret_cast<const char*>(function), reinterpret_cast<const char*>(message));
+  std::snprintf(text, sizeof text, "%.100s:%u: %.100s: assertion `%.200s' failed",
+                reinterpret_cast<const char*>(file), static_cast<unsigned>(line),
+                reinterpret_cast<const char*>(function), reinterpret_cast<const char*>(message));
   leave_kernel(LaunchOutcome::kAssert, text);
 }
 
 template <class F>
-void* address(F* function) { return reinterpret_cast<void*>(function); }
+void* address(F* function) {
+  return reinterpret_cast<void*>(function);
+}
 
-#define SOFTGPU_DIRECTED(op, mode, MODE)                              \
-  {"softgpu_" #op "_" #mode "_f64", address(&op<MODE, double>)}
-#define SOFTGPU_CONVERT(mode, MODE)                                                               \
-  {"softgpu_cvt_" #mode "_s64_f32", address(&convert<MODE, std::int64_t, float>)},                \
-  {"softgpu_cvt_" #mode "_u64_f32", address(&convert<MODE, std::uint64_t, float>)},               \
-  {"softgpu_cvt_" #mode "_s64_f64", address(&convert<MODE, std::int64_t, double>)},               \
-  {"softgpu_cvt_" #mode "_u64_f64", address(&convert<MODE, std::uint64_t, double>)},              \
-  {"softgpu_cvt_" #mode "_f64_f32", address(&narrow64<MODE>)}
-#define SOFTGPU_ALL(mode, MODE)                                                                   \
-  SOFTGPU_DIRECTED(add, mode, MODE), SOFTGPU_DIRECTED(mul, mode, MODE), SOFTGPU_DIRECTED(div, mode, MODE), \
-  SOFTGPU_DIRECTED(fma, mode, MODE), SOFTGPU_DIRECTED(sqrt, mode, MODE), SOFTGPU_CONVERT(mode, MODE),      \
-  {"softgpu_add_" #mode "_f32", address(&add32<MODE>)}, {"softgpu_mul_" #mode "_f32", address(&mul32<MODE>)}, \
-  {"softgpu_fma_" #mode "_f32", address(&fma32<MODE>)}, {"softgpu_div_" #mode "_f32", address(&div<MODE, float>)}, \
-  {"softgpu_sqrt_" #mode "_f32", address(&sqrt<MODE, float>)}
+#define SOFTGPU_DIRECTED(op, mode, MODE) \
+  { "softgpu_" #op "_" #mode "_f64", address(&op<MODE, double>) }
+#define SOFTGPU_CONVERT(mode, MODE)                                                        \
+  {"softgpu_cvt_" #mode "_s64_f32", address(&convert<MODE, std::int64_t, float>)},         \
+      {"softgpu_cvt_" #mode "_u64_f32", address(&convert<MODE, std::uint64_t, float>)},    \
+      {"softgpu_cvt_" #mode "_s64_f64", address(&convert<MODE, std::int64_t, double>)},    \
+      {"softgpu_cvt_" #mode "_u64_f64", address(&convert<MODE, std::uint64_t, double>)}, { \
+    "softgpu_cvt_" #mode "_f64_f32", address(&narrow64<MODE>)                              \
+  }
+#define SOFTGPU_ALL(mode, MODE)                                             \
+  SOFTGPU_DIRECTED(add, mode, MODE), SOFTGPU_DIRECTED(mul, mode, MODE),     \
+      SOFTGPU_DIRECTED(div, mode, MODE), SOFTGPU_DIRECTED(fma, mode, MODE), \
+      SOFTGPU_DIRECTED(sqrt, mode, MODE), SOFTGPU_CONVERT(mode, MODE),      \
+      {"softgpu_add_" #mode "_f32", address(&add32<MODE>)},                 \
+      {"softgpu_mul_" #mode "_f32", address(&mul32<MODE>)},                 \
+      {"softgpu_fma_" #mode "_f32", address(&fma32<MODE>)},                 \
+      {"softgpu_div_" #mode "_f32", address(&div<MODE, float>)}, {          \
+    "softgpu_sqrt_" #mode "_f32", address(&sqrt<MODE, float>)               \
+  }
 
 const Helper kHelpers[] = {
     SOFTGPU_ALL(rz, FE_TOWARDZERO),
@@ -299,6 +347,8 @@ const Helper kHelpers[] = {
 
 }  // namespace
 
-std::span<const Helper> helpers() { return kHelpers; }
+std::span<const Helper> helpers() {
+  return kHelpers;
+}
 
 }  // namespace sluice::softgpu

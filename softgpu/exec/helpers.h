@@ -1,4 +1,5 @@
-// Functions that compiled kernels call: directed rounding, approximate functions, bit fields, traps.
+// Functions that compiled kernels call: directed rounding, approximate functions, bit fields,
+// traps.
 #pragma once
 
 #include <span>

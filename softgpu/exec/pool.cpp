@@ -25,7 +25,8 @@ constexpr std::size_t kWorkerStackBytes = 16 * 1024 * 1024;
 class SharedWindow {
  public:
   SharedWindow() {
-    base_ = mmap(nullptr, kSharedWindowBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    base_ = mmap(nullptr, kSharedWindowBytes, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
   ~SharedWindow() {
     if (base_ != MAP_FAILED) munmap(base_, kSharedWindowBytes);
@@ -33,12 +34,14 @@ class SharedWindow {
   SharedWindow(const SharedWindow&) = delete;
   SharedWindow& operator=(const SharedWindow&) = delete;
 
-  /// Makes `bytes` usable (whole pages) and nothing behind them; null if the address space is exhausted.
+  /// Makes `bytes` usable (whole pages) and nothing behind them; null if the address space is
+  /// exhausted.
   std::byte* resize(std::size_t bytes) {
     if (base_ == MAP_FAILED) return nullptr;
     const std::size_t wanted = (bytes + 4095) / 4096 * 4096;
     if (wanted > usable_) mprotect(base_, wanted, PROT_READ | PROT_WRITE);
-    if (wanted < usable_) mprotect(static_cast<std::byte*>(base_) + wanted, usable_ - wanted, PROT_NONE);
+    if (wanted < usable_)
+      mprotect(static_cast<std::byte*>(base_) + wanted, usable_ - wanted, PROT_NONE);
     usable_ = wanted;
     return static_cast<std::byte*>(base_);
   }
@@ -58,7 +61,7 @@ struct Grid {
   std::atomic<bool> is_stopped{false};
   std::mutex mutex;
   std::condition_variable idle;
-  unsigned helpers = 0;      ///< pool threads inside work()
+  unsigned helpers = 0;  ///< pool threads inside work()
   LaunchResult result;
 
   void work();
@@ -78,9 +81,11 @@ void Grid::work() {
   const std::uint32_t shared_bytes = static_shared_bytes + config->dynamic_shared_bytes;
   BlockContext context{};
   context.shared = window.resize(shared_bytes);
-  if (context.shared == nullptr) return stop(LaunchOutcome::kFailed, "no address space for shared memory");
+  if (context.shared == nullptr)
+    return stop(LaunchOutcome::kFailed, "no address space for shared memory");
   const Dim3& g = config->grid;
-  context.ntid[0] = config->block.x, context.ntid[1] = config->block.y, context.ntid[2] = config->block.z;
+  context.ntid[0] = config->block.x, context.ntid[1] = config->block.y,
+  context.ntid[2] = config->block.z;
   context.nctaid[0] = g.x, context.nctaid[1] = g.y, context.nctaid[2] = g.z;
   context.dynamic_shared_bytes = config->dynamic_shared_bytes;
   context.total_shared_bytes = shared_bytes;
@@ -89,13 +94,20 @@ void Grid::work() {
   while (!is_stopped.load(std::memory_order_relaxed)) {
     const std::uint64_t b = next.fetch_add(1, std::memory_order_relaxed);
     if (b >= block_count) return;
-    if (config->is_cancelled && config->is_cancelled()) return stop(LaunchOutcome::kCancelled, "cancelled");
+    if (config->is_cancelled && config->is_cancelled())
+      return stop(LaunchOutcome::kCancelled, "cancelled");
     context.ctaid[0] = static_cast<std::uint32_t>(b % g.x);
     context.ctaid[1] = static_cast<std::uint32_t>(b / g.x % g.y);
     context.ctaid[2] = static_cast<std::uint32_t>(b / g.x / g.y);
-    const KernelFault fault = run_guarded([](void* p) { const auto* c = static_cast<BlockCall*>(p); c->block(c->context); }, &call);
+    const KernelFault fault = run_guarded(
+        [](void* p) {
+          const auto* c = static_cast<BlockCall*>(p);
+          c->block(c->context);
+        },
+        &call);
     if (fault.outcome != LaunchOutcome::kOk)
-      return stop(fault.outcome, format("{} in block ({}, {}, {})", fault.detail, context.ctaid[0], context.ctaid[1], context.ctaid[2]));
+      return stop(fault.outcome, format("{} in block ({}, {}, {})", fault.detail, context.ctaid[0],
+                                        context.ctaid[1], context.ctaid[2]));
   }
 }
 
@@ -103,7 +115,8 @@ class Pool {
  public:
   void run(const std::shared_ptr<Grid>& grid) {
     if (grid->block_count == 0) return;
-    const std::uint64_t wanted = std::min<std::uint64_t>(worker_thread_count(), grid->block_count) - 1;
+    const std::uint64_t wanted =
+        std::min<std::uint64_t>(worker_thread_count(), grid->block_count) - 1;
     if (wanted > 0) {
       std::lock_guard lock(mutex_);
       start_threads();
@@ -133,7 +146,13 @@ class Pool {
       for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
       pthread_sigmask(SIG_SETMASK, &all, &before);
       pthread_t thread;
-      const int error = pthread_create(&thread, &attributes, [](void* self) -> void* { static_cast<Pool*>(self)->serve(); return nullptr; }, this);
+      const int error = pthread_create(
+          &thread, &attributes,
+          [](void* self) -> void* {
+            static_cast<Pool*>(self)->serve();
+            return nullptr;
+          },
+          this);
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       pthread_attr_destroy(&attributes);
       if (error != 0) return;  // the callers do the work themselves
@@ -160,7 +179,8 @@ class Pool {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Grid>> grids_;  // shared: the launcher and the helpers; the last of them frees it
+  std::deque<std::shared_ptr<Grid>>
+      grids_;  // shared: the launcher and the helpers; the last of them frees it
   unsigned threads_ = 0;
 };
 
@@ -169,13 +189,15 @@ class Pool {
 unsigned worker_thread_count() {
   static const unsigned count = [] {
     const char* text = std::getenv("SOFTGPU_THREADS");
-    const long wanted = text != nullptr ? std::strtol(text, nullptr, 10) : sysconf(_SC_NPROCESSORS_ONLN);
+    const long wanted =
+        text != nullptr ? std::strtol(text, nullptr, 10) : sysconf(_SC_NPROCESSORS_ONLN);
     return static_cast<unsigned>(std::min(std::max(wanted, 1l), 256l));
   }();
   return count;
 }
 
-LaunchResult run_grid(BlockFunction block, const LaunchConfig& config, std::uint32_t static_shared_bytes) {
+LaunchResult run_grid(BlockFunction block, const LaunchConfig& config,
+                      std::uint32_t static_shared_bytes) {
   // Leaked on purpose: its detached threads outlive every static object.
   static Pool* pool = new Pool;
   auto grid = std::make_shared<Grid>();

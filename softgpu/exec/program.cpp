@@ -25,9 +25,12 @@ struct Kernel {
 
 LoadError to_load_error(const ptx::ParseError& error) {
   switch (error.kind) {
-    case ptx::ParseError::Kind::kSyntax: return {LoadFailure::kInvalidPtx, error.text()};
-    case ptx::ParseError::Kind::kVersion: return {LoadFailure::kUnsupportedVersion, error.text()};
-    case ptx::ParseError::Kind::kUnresolved: return {LoadFailure::kUnresolvedSymbol, error.text()};
+    case ptx::ParseError::Kind::kSyntax:
+      return {LoadFailure::kInvalidPtx, error.text()};
+    case ptx::ParseError::Kind::kVersion:
+      return {LoadFailure::kUnsupportedVersion, error.text()};
+    case ptx::ParseError::Kind::kUnresolved:
+      return {LoadFailure::kUnresolvedSymbol, error.text()};
   }
   return {LoadFailure::kInvalidPtx, error.text()};
 }
@@ -39,15 +42,20 @@ class PtxProgram final : public Program {
       if (module_.functions[f].is_entry && module_.functions[f].has_body) add_kernel(f);
     for (const ptx::Variable& v : module_.variables) {
       if (v.space != ptx::Space::kGlobal && v.space != ptx::Space::kConst) continue;
-      GlobalVariable g{v.name, v.size_bytes, v.align_bytes, v.space == ptx::Space::kConst, v.is_visible, v.init, {}};
-      for (const auto& r : v.relocations) g.relocations.push_back({r.offset_bytes, r.symbol, r.addend});
+      GlobalVariable g{
+          v.name, v.size_bytes, v.align_bytes, v.space == ptx::Space::kConst, v.is_visible, v.init,
+          {}};
+      for (const auto& r : v.relocations)
+        g.relocations.push_back({r.offset_bytes, r.symbol, r.addend});
       globals_.push_back(std::move(g));
     }
   }
 
   [[nodiscard]] const std::vector<KernelInfo>& kernels() const override { return infos_; }
   [[nodiscard]] const std::vector<GlobalVariable>& globals() const override { return globals_; }
-  void set_address(std::string_view global, void* address) override { addresses_[lower::symbol_of(std::string(global))] = address; }
+  void set_address(std::string_view global, void* address) override {
+    addresses_[lower::symbol_of(std::string(global))] = address;
+  }
 
   Status prepare(std::size_t index) override {
     Kernel& kernel = *kernels_[index];
@@ -60,8 +68,10 @@ class PtxProgram final : public Program {
 
   LaunchResult run(std::size_t index, const LaunchConfig& config) override {
     const Kernel& kernel = *kernels_[index];
-    LaunchResult result = run_grid(kernel.block.load(), config, (kernel.static_shared_bytes + 15) / 16 * 16);
-    if (!result.detail.empty()) result.detail = "kernel " + infos_[index].name + ": " + result.detail;
+    LaunchResult result =
+        run_grid(kernel.block.load(), config, (kernel.static_shared_bytes + 15) / 16 * 16);
+    if (!result.detail.empty())
+      result.detail = "kernel " + infos_[index].name + ": " + result.detail;
     return result;
   }
 
@@ -90,12 +100,14 @@ class PtxProgram final : public Program {
   Status compile(Kernel* kernel) {
     const std::lock_guard lock(unit_mutex_);
     auto context = std::make_unique<llvm::LLVMContext>();
-    SLUICE_TRY(lower::LoweredKernel lowered, lower::lower_kernel(module_, module_.functions[kernel->function], *context));
+    SLUICE_TRY(lower::LoweredKernel lowered,
+               lower::lower_kernel(module_, module_.functions[kernel->function], *context));
     if (unit_ == nullptr) {
       SLUICE_TRY(unit_, make_code_unit());
       SLUICE_CHECK(unit_->define(addresses_));
     }
-    SLUICE_TRY(void* entry, unit_->compile(std::move(lowered.module), std::move(context), lowered.entry));
+    SLUICE_TRY(void* entry,
+               unit_->compile(std::move(lowered.module), std::move(context), lowered.entry));
     kernel->static_shared_bytes = lowered.static_shared_bytes;
     kernel->block = reinterpret_cast<BlockFunction>(entry);
     return {};
@@ -114,7 +126,8 @@ class PtxProgram final : public Program {
 
 tl::expected<std::unique_ptr<Program>, LoadError> Program::load(std::string_view ptx) {
   ptx::Module module;
-  if (const auto error = ptx::parse_module(std::string(ptx), &module)) return tl::unexpected(to_load_error(*error));
+  if (const auto error = ptx::parse_module(std::string(ptx), &module))
+    return tl::unexpected(to_load_error(*error));
   return std::unique_ptr<Program>(std::make_unique<PtxProgram>(std::move(module)));
 }
 

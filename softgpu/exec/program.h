@@ -1,5 +1,6 @@
-// The seam between softgpu's driver API (softgpu/api) and its compiler (ptx, lower, jit, exec): PTX text in, kernels
-// that run on CPU threads out. Knows no CUDA handles. A generic, .global, .const or .local address is a host pointer.
+// The seam between softgpu's driver API (softgpu/api) and its compiler (ptx, lower, jit, exec): PTX
+// text in, kernels that run on CPU threads out. Knows no CUDA handles. A generic, .global, .const
+// or .local address is a host pointer.
 #pragma once
 
 #include "common/result.h"
@@ -20,8 +21,8 @@ struct LoadError {
   std::string log;  ///< "line 8: ..." for the JIT error log buffer
 };
 
-/// A module-scope .global/.const variable. The API side allocates it, fills it from `init` (zeroes behind it), applies
-/// `relocations`, and gives its address back through Program::set_address.
+/// A module-scope .global/.const variable. The API side allocates it, fills it from `init` (zeroes
+/// behind it), applies `relocations`, and gives its address back through Program::set_address.
 struct GlobalVariable {
   struct Relocation {
     std::size_t offset_bytes = 0;  ///< an 8-byte word in `init` that holds the address of...
@@ -48,19 +49,29 @@ struct KernelInfo {
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;
   std::uint32_t max_threads_per_block = 1024;  ///< .maxntid product, capped at 1024
-  int ptx_version = 0;                          ///< e.g. 90 for .version 9.0
-  int target_sm = 0;                            ///< e.g. 75
+  int ptx_version = 0;                         ///< e.g. 90 for .version 9.0
+  int target_sm = 0;                           ///< e.g. 75
 };
 
-struct Dim3 { std::uint32_t x = 1, y = 1, z = 1; };
+struct Dim3 {
+  std::uint32_t x = 1, y = 1, z = 1;
+};
 struct LaunchConfig {
   Dim3 grid, block;
   std::uint32_t dynamic_shared_bytes = 0;
-  std::vector<std::byte> params;          ///< KernelInfo::param_bytes, copied at launch
+  std::vector<std::byte> params;  ///< KernelInfo::param_bytes, copied at launch
   /// Checked between blocks; true stops the grid (context teardown).
   std::function<bool()> is_cancelled;
 };
-enum class LaunchOutcome { kOk, kIllegalAddress, kMisalignedAddress, kTrap, kAssert, kCancelled, kFailed };
+enum class LaunchOutcome {
+  kOk,
+  kIllegalAddress,
+  kMisalignedAddress,
+  kTrap,
+  kAssert,
+  kCancelled,
+  kFailed
+};
 struct LaunchResult {
   LaunchOutcome outcome = LaunchOutcome::kOk;
   std::string detail;  ///< for the log: kernel, address, block
@@ -69,8 +80,9 @@ struct LaunchResult {
 /// One PTX module. Thread-safe after all set_address calls; kernels compile on first use, once.
 class Program {
  public:
-  /// Parses everything needed to know kernels and globals; bodies are parsed later, but syntax errors, unknown base
-  /// opcodes never documented in the PTX ISA, and calls to undefined functions are found here.
+  /// Parses everything needed to know kernels and globals; bodies are parsed later, but syntax
+  /// errors, unknown base opcodes never documented in the PTX ISA, and calls to undefined functions
+  /// are found here.
   static tl::expected<std::unique_ptr<Program>, LoadError> load(std::string_view ptx);
   virtual ~Program() = default;
 
@@ -80,8 +92,8 @@ class Program {
 
   /// Compiles if need be. kUnsupported names the kernel and the instruction; nothing runs then.
   virtual Status prepare(std::size_t kernel_index) = 0;
-  /// Runs the whole grid on the worker pool and returns when it is done; a memory fault of a kernel ends
-  /// the grid with kIllegalAddress, the process lives. prepare() must have succeeded.
+  /// Runs the whole grid on the worker pool and returns when it is done; a memory fault of a kernel
+  /// ends the grid with kIllegalAddress, the process lives. prepare() must have succeeded.
   virtual LaunchResult run(std::size_t kernel_index, const LaunchConfig& config) = 0;
 };
 

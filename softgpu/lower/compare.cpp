@@ -5,24 +5,28 @@
 
 namespace sluice::softgpu::lower {
 
-FunctionLowering::Value* FunctionLowering::comparison(const Instruction& i, const std::string& op, Value* a, Value* b, Type type) {
+FunctionLowering::Value* FunctionLowering::comparison(const Instruction& i, const std::string& op,
+                                                      Value* a, Value* b, Type type) {
   using P = llvm::CmpInst::Predicate;
   if (type.is_float()) {
     static const std::map<std::string, P> kFloat = {
-        {"eq", P::FCMP_OEQ}, {"ne", P::FCMP_ONE}, {"lt", P::FCMP_OLT}, {"le", P::FCMP_OLE}, {"gt", P::FCMP_OGT}, {"ge", P::FCMP_OGE},
-        {"equ", P::FCMP_UEQ}, {"neu", P::FCMP_UNE}, {"ltu", P::FCMP_ULT}, {"leu", P::FCMP_ULE}, {"gtu", P::FCMP_UGT},
-        {"geu", P::FCMP_UGE}, {"num", P::FCMP_ORD}, {"nan", P::FCMP_UNO}};
+        {"eq", P::FCMP_OEQ},  {"ne", P::FCMP_ONE},  {"lt", P::FCMP_OLT},  {"le", P::FCMP_OLE},
+        {"gt", P::FCMP_OGT},  {"ge", P::FCMP_OGE},  {"equ", P::FCMP_UEQ}, {"neu", P::FCMP_UNE},
+        {"ltu", P::FCMP_ULT}, {"leu", P::FCMP_ULE}, {"gtu", P::FCMP_UGT}, {"geu", P::FCMP_UGE},
+        {"num", P::FCMP_ORD}, {"nan", P::FCMP_UNO}};
     const auto found = kFloat.find(op);
     if (found != kFloat.end()) return b_.CreateFCmp(found->second, a, b);
   } else {
     const bool is_signed = type.is_signed();
     static const std::map<std::string, std::pair<P, P>> kInteger = {
-        {"eq", {P::ICMP_EQ, P::ICMP_EQ}},   {"ne", {P::ICMP_NE, P::ICMP_NE}},   {"lt", {P::ICMP_SLT, P::ICMP_ULT}},
-        {"le", {P::ICMP_SLE, P::ICMP_ULE}}, {"gt", {P::ICMP_SGT, P::ICMP_UGT}}, {"ge", {P::ICMP_SGE, P::ICMP_UGE}},
-        {"lo", {P::ICMP_ULT, P::ICMP_ULT}}, {"ls", {P::ICMP_ULE, P::ICMP_ULE}}, {"hi", {P::ICMP_UGT, P::ICMP_UGT}},
-        {"hs", {P::ICMP_UGE, P::ICMP_UGE}}};
+        {"eq", {P::ICMP_EQ, P::ICMP_EQ}},   {"ne", {P::ICMP_NE, P::ICMP_NE}},
+        {"lt", {P::ICMP_SLT, P::ICMP_ULT}}, {"le", {P::ICMP_SLE, P::ICMP_ULE}},
+        {"gt", {P::ICMP_SGT, P::ICMP_UGT}}, {"ge", {P::ICMP_SGE, P::ICMP_UGE}},
+        {"lo", {P::ICMP_ULT, P::ICMP_ULT}}, {"ls", {P::ICMP_ULE, P::ICMP_ULE}},
+        {"hi", {P::ICMP_UGT, P::ICMP_UGT}}, {"hs", {P::ICMP_UGE, P::ICMP_UGE}}};
     const auto found = kInteger.find(op);
-    if (found != kInteger.end()) return b_.CreateICmp(is_signed ? found->second.first : found->second.second, a, b);
+    if (found != kInteger.end())
+      return b_.CreateICmp(is_signed ? found->second.first : found->second.second, a, b);
   }
   unsupported(i, "comparison ." + op);
   return b_.getInt1(false);
@@ -34,17 +38,20 @@ bool FunctionLowering::compare(const Instruction& i) {
   if (!type) return false;
   if (type->kind == 'p') return predicate_logic(i);
   if (i.opcode == "selp") {
-    Value* out = b_.CreateSelect(get_predicate(i, i.operands[3]), get_bits(i, i.operands[1], type->bits),
-                                 get_bits(i, i.operands[2], type->bits));
+    Value* out =
+        b_.CreateSelect(get_predicate(i, i.operands[3]), get_bits(i, i.operands[1], type->bits),
+                        get_bits(i, i.operands[2], type->bits));
     set(i, i.operands[0], out, *type);
     return true;
   }
   if (i.opcode == "slct") {  // slct.type.{s32,f32} d, a, b, c: the last type is c's
     const auto value_type = last_type(i, 1);
     if (!value_type || type->bits != 32) return false;
-    Value* c = type->is_float() ? float_operand(i, i.operands[3], *type) : get(i, i.operands[3], *type);
-    Value* is_not_negative = type->is_float() ? b_.CreateFCmpOGE(c, llvm::ConstantFP::get(c->getType(), 0.0))
-                                              : b_.CreateICmpSGE(c, b_.getIntN(type->bits, 0));
+    Value* c =
+        type->is_float() ? float_operand(i, i.operands[3], *type) : get(i, i.operands[3], *type);
+    Value* is_not_negative = type->is_float()
+                                 ? b_.CreateFCmpOGE(c, llvm::ConstantFP::get(c->getType(), 0.0))
+                                 : b_.CreateICmpSGE(c, b_.getIntN(type->bits, 0));
     Value* out = b_.CreateSelect(is_not_negative, get_bits(i, i.operands[1], value_type->bits),
                                  get_bits(i, i.operands[2], value_type->bits));
     set(i, i.operands[0], out, *value_type);
@@ -57,11 +64,16 @@ bool FunctionLowering::compare(const Instruction& i) {
 bool FunctionLowering::predicate_logic(const Instruction& i) {
   const auto operand = [&](std::size_t k) { return get_predicate(i, i.operands[k]); };
   Value* out = nullptr;
-  if (i.opcode == "and") out = b_.CreateAnd(operand(1), operand(2));
-  else if (i.opcode == "or") out = b_.CreateOr(operand(1), operand(2));
-  else if (i.opcode == "xor") out = b_.CreateXor(operand(1), operand(2));
-  else if (i.opcode == "not") out = b_.CreateNot(operand(1));
-  else if (i.opcode == "mov") out = operand(1);
+  if (i.opcode == "and")
+    out = b_.CreateAnd(operand(1), operand(2));
+  else if (i.opcode == "or")
+    out = b_.CreateOr(operand(1), operand(2));
+  else if (i.opcode == "xor")
+    out = b_.CreateXor(operand(1), operand(2));
+  else if (i.opcode == "not")
+    out = b_.CreateNot(operand(1));
+  else if (i.opcode == "mov")
+    out = operand(1);
   if (out == nullptr) return false;
   set(i, i.operands[0], out, Type{'p', 1});
   return true;
@@ -90,7 +102,8 @@ bool FunctionLowering::set_predicate(const Instruction& i, Type type) {
     if (!out || type.lanes != 1 || (out->is_float() && out->bits != 32)) return false;
     Value* yes = out->is_float() ? static_cast<Value*>(llvm::ConstantFP::get(llvm_type(*out), 1.0))
                                  : b_.getInt(llvm::APInt::getAllOnes(out->bits));
-    set(i, target, b_.CreateSelect(combine(first), yes, llvm::Constant::getNullValue(yes->getType())), *out);
+    set(i, target,
+        b_.CreateSelect(combine(first), yes, llvm::Constant::getNullValue(yes->getType())), *out);
     return true;
   }
   if (target.kind != Operand::Kind::kPair) {

@@ -8,8 +8,14 @@
 
 namespace sluice::softgpu::lower {
 
-FunctionLowering::FunctionLowering(ModuleState& state, const ptx::Function& function, const ptx::Body& body, llvm::Function* out)
-    : state_(state), function_(function), body_(body), out_(out), context_(out->getContext()), b_(context_) {}
+FunctionLowering::FunctionLowering(ModuleState& state, const ptx::Function& function,
+                                   const ptx::Body& body, llvm::Function* out)
+    : state_(state),
+      function_(function),
+      body_(body),
+      out_(out),
+      context_(out->getContext()),
+      b_(context_) {}
 
 void FunctionLowering::run() {
   b_.SetInsertPoint(llvm::BasicBlock::Create(context_, "entry", out_));
@@ -35,7 +41,8 @@ void FunctionLowering::run() {
   for (const auto* list : {&function_.params, &function_.returns})
     for (const ptx::Variable& v : *list)
       if (v.is_register && state_.error.empty())
-        state_.error = "kernel " + state_.kernel + ": line " + std::to_string(function_.line) + ": function " + function_.name +
+        state_.error = "kernel " + state_.kernel + ": line " + std::to_string(function_.line) +
+                       ": function " + function_.name +
                        " has parameters in registers, which softgpu does not support yet";
   for (const ptx::Statement& s : body_.statements) {
     if (!state_.error.empty()) return;
@@ -50,7 +57,8 @@ void FunctionLowering::run() {
 }
 
 void FunctionLowering::declare_registers() {
-  // Registers start as zero: PTX leaves them undefined, LLVM would take that as leave to remove code.
+  // Registers start as zero: PTX leaves them undefined, LLVM would take that as leave to remove
+  // code.
   const auto declare = [&](unsigned bits) {
     auto* slot = b_.CreateAlloca(b_.getIntNTy(bits));
     b_.CreateStore(b_.getIntN(bits, 0), slot);
@@ -63,10 +71,12 @@ void FunctionLowering::declare_registers() {
 void FunctionLowering::declare_variables() {
   for (const ptx::Variable& v : body_.variables) {
     if (v.space == ptx::Space::kShared) continue;  // placed by lower_kernel
-    auto* memory = b_.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), std::max<std::size_t>(v.size_bytes, 1)));
+    auto* memory = b_.CreateAlloca(
+        llvm::ArrayType::get(b_.getInt8Ty(), std::max<std::size_t>(v.size_bytes, 1)));
     memory->setAlignment(llvm::Align(std::max<std::size_t>(v.align_bytes, 8)));
     local_addresses_[v.name] = memory;
-    if (v.space == ptx::Space::kLocal) state_.local_bytes += static_cast<std::uint32_t>(v.size_bytes);
+    if (v.space == ptx::Space::kLocal)
+      state_.local_bytes += static_cast<std::uint32_t>(v.size_bytes);
   }
 }
 
@@ -121,15 +131,17 @@ bool FunctionLowering::is_lowered(const Instruction& i) {
       unsupported(i, "modifier ." + mod);
       return false;
     }
-  if (i.operands.size() >= opcode->operands_min && i.operands.size() <= opcode->operands_max) return true;
+  if (i.operands.size() >= opcode->operands_min && i.operands.size() <= opcode->operands_max)
+    return true;
   unsupported(i, "with " + std::to_string(i.operands.size()) + " operands");
   return false;
 }
 
 void FunctionLowering::unsupported(const Instruction& i, const std::string& why) {
   if (!state_.error.empty()) return;
-  state_.error = "kernel " + state_.kernel + ": line " + std::to_string(i.line) + ": instruction \"" + i.text() +
-                 "\" is not supported by softgpu yet" + (why.empty() ? "" : " (" + why + ")");
+  state_.error = "kernel " + state_.kernel + ": line " + std::to_string(i.line) +
+                 ": instruction \"" + i.text() + "\" is not supported by softgpu yet" +
+                 (why.empty() ? "" : " (" + why + ")");
 }
 
 bool FunctionLowering::control(const Instruction& i) {
@@ -147,9 +159,9 @@ bool FunctionLowering::control(const Instruction& i) {
     b_.CreateUnreachable();
   } else if (i.opcode == "call") {
     call(i);
-  } else if (i.opcode == "nanosleep" || i.opcode == "prefetch" || i.opcode == "prefetchu" || i.opcode == "pmevent" ||
-             i.opcode == "discard" || i.opcode == "applypriority" || i.opcode == "brkpt" ||
-             i.opcode == "griddepcontrol") {
+  } else if (i.opcode == "nanosleep" || i.opcode == "prefetch" || i.opcode == "prefetchu" ||
+             i.opcode == "pmevent" || i.opcode == "discard" || i.opcode == "applypriority" ||
+             i.opcode == "brkpt" || i.opcode == "griddepcontrol") {
     return true;  // hints, or events that nobody watches
   } else {
     return false;
@@ -162,7 +174,8 @@ bool FunctionLowering::branch_by_index(const Instruction& i) {
   const auto list = branch_targets_.find(i.operands[1].symbol);
   if (list == branch_targets_.end()) return false;
   auto* beyond = llvm::BasicBlock::Create(context_, "beyond", out_);
-  auto* jump = b_.CreateSwitch(get_bits(i, i.operands[0], 32), beyond, static_cast<unsigned>(list->second.size()));
+  auto* jump = b_.CreateSwitch(get_bits(i, i.operands[0], 32), beyond,
+                               static_cast<unsigned>(list->second.size()));
   for (std::size_t k = 0; k < list->second.size(); ++k)
     jump->addCase(b_.getInt32(static_cast<std::uint32_t>(k)), block(list->second[k]));
   b_.SetInsertPoint(beyond);
@@ -181,10 +194,13 @@ void FunctionLowering::call(const Instruction& i) {
   const Operand* args = nullptr;
   const Operand* target = nullptr;
   for (const Operand& o : i.operands) {
-    if (o.kind == Operand::Kind::kList) (target == nullptr ? results : args) = &o;
-    else if (target == nullptr) target = &o;
+    if (o.kind == Operand::Kind::kList)
+      (target == nullptr ? results : args) = &o;
+    else if (target == nullptr)
+      target = &o;
   }
-  if (target == nullptr || target->kind != Operand::Kind::kSymbol) return unsupported(i, "indirect call");
+  if (target == nullptr || target->kind != Operand::Kind::kSymbol)
+    return unsupported(i, "indirect call");
   const auto found = state_.functions.find(target->symbol);
   if (found == state_.functions.end()) return call_builtin(i, target->symbol, results, args);
   std::vector<Value*> values = {block_context_, thread_[0], thread_[1], thread_[2]};
@@ -195,18 +211,21 @@ void FunctionLowering::call(const Instruction& i) {
         if (memory == nullptr) return unsupported(i, "register as a call parameter");
         values.push_back(memory);
       }
-  if (values.size() != found->second->arg_size()) return unsupported(i, "wrong number of parameters");
+  if (values.size() != found->second->arg_size())
+    return unsupported(i, "wrong number of parameters");
   b_.CreateCall(found->second, values);
 }
 
-void FunctionLowering::call_builtin(const Instruction& i, const std::string& name, const Operand* results, const Operand* args) {
+void FunctionLowering::call_builtin(const Instruction& i, const std::string& name,
+                                    const Operand* results, const Operand* args) {
   if (name == "__assertfail") {
     std::vector<Value*> values;
     for (std::size_t k = 0; args != nullptr && k < args->parts.size() && k < 4; ++k) {
       Value* memory = parameter_address(args->parts[k]);
       if (memory == nullptr) return unsupported(i, name);
-      values.push_back(k == 2 ? b_.CreateZExt(b_.CreateLoad(b_.getInt32Ty(), memory), b_.getInt64Ty())
-                              : b_.CreateLoad(b_.getInt64Ty(), memory));
+      values.push_back(k == 2
+                           ? b_.CreateZExt(b_.CreateLoad(b_.getInt32Ty(), memory), b_.getInt64Ty())
+                           : b_.CreateLoad(b_.getInt64Ty(), memory));
     }
     if (values.size() != 4) return unsupported(i, name);
     call_helper("softgpu_assertfail", b_.getVoidTy(), values);
@@ -216,32 +235,39 @@ void FunctionLowering::call_builtin(const Instruction& i, const std::string& nam
   unsupported(i, "call of " + name);
 }
 
-llvm::FunctionCallee FunctionLowering::helper(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> args) {
+llvm::FunctionCallee FunctionLowering::helper(const std::string& name, llvm::Type* result,
+                                              std::vector<llvm::Type*> args) {
   return state_.llvm.getOrInsertFunction(name, llvm::FunctionType::get(result, args, false));
 }
 
-FunctionLowering::Value* FunctionLowering::call_helper(const std::string& name, llvm::Type* result, std::vector<Value*> args) {
+FunctionLowering::Value* FunctionLowering::call_helper(const std::string& name, llvm::Type* result,
+                                                       std::vector<Value*> args) {
   std::vector<llvm::Type*> types;
   for (Value* v : args) types.push_back(v->getType());
   return b_.CreateCall(helper(name, result, types), args);
 }
 
 FunctionLowering::Value* FunctionLowering::context_u32(std::size_t offset_bytes) {
-  return b_.CreateLoad(b_.getInt32Ty(), b_.CreateConstGEP1_64(b_.getInt8Ty(), block_context_, offset_bytes));
+  return b_.CreateLoad(b_.getInt32Ty(),
+                       b_.CreateConstGEP1_64(b_.getInt8Ty(), block_context_, offset_bytes));
 }
 
 FunctionLowering::Value* FunctionLowering::context_pointer(std::size_t offset_bytes) {
-  return b_.CreateLoad(b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getInt8Ty(), block_context_, offset_bytes));
+  return b_.CreateLoad(b_.getPtrTy(),
+                       b_.CreateConstGEP1_64(b_.getInt8Ty(), block_context_, offset_bytes));
 }
 
 FunctionLowering::Value* FunctionLowering::special(const Instruction& i, const std::string& name) {
-  const std::string axis = name.size() > 2 && name[name.size() - 2] == '.' ? name.substr(name.size() - 1) : "";
+  const std::string axis =
+      name.size() > 2 && name[name.size() - 2] == '.' ? name.substr(name.size() - 1) : "";
   const std::string base = axis.empty() ? name : name.substr(0, name.size() - 2);
   const std::size_t k = axis == "y" ? 1 : axis == "z" ? 2 : 0;
   const auto linear = [&] {
     Value* ntid_x = context_u32(offsetof(BlockContext, ntid));
     Value* ntid_y = context_u32(offsetof(BlockContext, ntid) + 4);
-    return b_.CreateAdd(thread_[0], b_.CreateMul(ntid_x, b_.CreateAdd(thread_[1], b_.CreateMul(ntid_y, thread_[2]))));
+    return b_.CreateAdd(
+        thread_[0],
+        b_.CreateMul(ntid_x, b_.CreateAdd(thread_[1], b_.CreateMul(ntid_y, thread_[2]))));
   };
   if (!axis.empty() && axis != "w") {
     if (base == "%tid") return thread_[k];
@@ -256,21 +282,30 @@ FunctionLowering::Value* FunctionLowering::special(const Instruction& i, const s
   if (name == "%laneid") return lane;
   if (name == "%warpid") return b_.CreateLShr(linear(), b_.getInt32(5));
   if (name == "%lanemask_eq") return b_.CreateShl(b_.getInt32(1), lane);
-  if (name == "%lanemask_lt") return b_.CreateSub(b_.CreateShl(b_.getInt32(1), lane), b_.getInt32(1));
-  if (name == "%lanemask_le") return b_.CreateSub(b_.CreateShl(b_.getInt32(2), lane), b_.getInt32(1));
-  if (name == "%lanemask_gt") return b_.CreateNot(b_.CreateSub(b_.CreateShl(b_.getInt32(2), lane), b_.getInt32(1)));
-  if (name == "%lanemask_ge") return b_.CreateNot(b_.CreateSub(b_.CreateShl(b_.getInt32(1), lane), b_.getInt32(1)));
-  if (name == "%dynamic_smem_size") return context_u32(offsetof(BlockContext, dynamic_shared_bytes));
+  if (name == "%lanemask_lt")
+    return b_.CreateSub(b_.CreateShl(b_.getInt32(1), lane), b_.getInt32(1));
+  if (name == "%lanemask_le")
+    return b_.CreateSub(b_.CreateShl(b_.getInt32(2), lane), b_.getInt32(1));
+  if (name == "%lanemask_gt")
+    return b_.CreateNot(b_.CreateSub(b_.CreateShl(b_.getInt32(2), lane), b_.getInt32(1)));
+  if (name == "%lanemask_ge")
+    return b_.CreateNot(b_.CreateSub(b_.CreateShl(b_.getInt32(1), lane), b_.getInt32(1)));
+  if (name == "%dynamic_smem_size")
+    return context_u32(offsetof(BlockContext, dynamic_shared_bytes));
   if (name == "%total_smem_size") return context_u32(offsetof(BlockContext, total_shared_bytes));
-  if (name == "%gridid") return b_.CreateZExt(context_u32(offsetof(BlockContext, grid_id)), b_.getInt64Ty());
-  if (name == "%clock" || name == "%clock_hi" || name == "%clock64" || name == "%globaltimer" || name == "%globaltimer_lo") {
-    Value* now = call_helper(name.starts_with("%clock") ? "softgpu_clock" : "softgpu_globaltimer", b_.getInt64Ty(), {});
+  if (name == "%gridid")
+    return b_.CreateZExt(context_u32(offsetof(BlockContext, grid_id)), b_.getInt64Ty());
+  if (name == "%clock" || name == "%clock_hi" || name == "%clock64" || name == "%globaltimer" ||
+      name == "%globaltimer_lo") {
+    Value* now = call_helper(name.starts_with("%clock") ? "softgpu_clock" : "softgpu_globaltimer",
+                             b_.getInt64Ty(), {});
     if (name == "%clock" || name == "%globaltimer_lo") return b_.CreateTrunc(now, b_.getInt32Ty());
     return name == "%clock_hi" ? b_.CreateTrunc(b_.CreateLShr(now, 32), b_.getInt32Ty()) : now;
   }
   if (name == "%nwarpid") {
     Value* threads = context_u32(offsetof(BlockContext, ntid));
-    for (const std::size_t at : {4u, 8u}) threads = b_.CreateMul(threads, context_u32(offsetof(BlockContext, ntid) + at));
+    for (const std::size_t at : {4u, 8u})
+      threads = b_.CreateMul(threads, context_u32(offsetof(BlockContext, ntid) + at));
     return b_.CreateLShr(b_.CreateAdd(threads, b_.getInt32(31)), b_.getInt32(5));
   }
   if (name == "%cluster_ctarank") return b_.getInt32(0);
@@ -303,19 +338,23 @@ std::optional<ptx::Type> FunctionLowering::last_type(const Instruction& i, std::
   return std::nullopt;
 }
 
-FunctionLowering::Value* FunctionLowering::symbol_address(const Instruction& i, const std::string& symbol) {
+FunctionLowering::Value* FunctionLowering::symbol_address(const Instruction& i,
+                                                          const std::string& symbol) {
   if (const auto local = local_addresses_.find(symbol); local != local_addresses_.end())
     return b_.CreatePtrToInt(local->second, b_.getInt64Ty());
   for (const std::string& key : {function_.name + "/" + symbol, "/" + symbol})
     if (const auto shared = state_.shared_offsets.find(key); shared != state_.shared_offsets.end())
       return b_.getInt64(shared->second);
-  if (const auto known = state_.ptx.variable_index.find(symbol); known != state_.ptx.variable_index.end())
-    return b_.CreatePtrToInt(state_.llvm.getOrInsertGlobal(symbol_of(symbol), b_.getInt8Ty()), b_.getInt64Ty());
+  if (const auto known = state_.ptx.variable_index.find(symbol);
+      known != state_.ptx.variable_index.end())
+    return b_.CreatePtrToInt(state_.llvm.getOrInsertGlobal(symbol_of(symbol), b_.getInt8Ty()),
+                             b_.getInt64Ty());
   unsupported(i, "address of " + symbol);
   return b_.getInt64(0);
 }
 
-FunctionLowering::Value* FunctionLowering::get_bits(const Instruction& i, const Operand& o, unsigned bits) {
+FunctionLowering::Value* FunctionLowering::get_bits(const Instruction& i, const Operand& o,
+                                                    unsigned bits) {
   Value* value = nullptr;
   switch (o.kind) {
     case Operand::Kind::kRegister: {
@@ -324,19 +363,26 @@ FunctionLowering::Value* FunctionLowering::get_bits(const Instruction& i, const 
       if (o.is_negated) value = b_.CreateNot(value);
       break;
     }
-    case Operand::Kind::kInteger: return b_.getInt(llvm::APInt(64, static_cast<std::uint64_t>(o.integer)).sextOrTrunc(bits));
+    case Operand::Kind::kInteger:
+      return b_.getInt(llvm::APInt(64, static_cast<std::uint64_t>(o.integer)).sextOrTrunc(bits));
     case Operand::Kind::kFloat: {
       std::uint64_t raw = static_cast<std::uint64_t>(o.integer);
       if (o.float_bits == 64 && bits == 32) {
         const float narrowed = static_cast<float>(llvm::bit_cast<double>(raw));
         raw = llvm::bit_cast<std::uint32_t>(narrowed);
       } else if (o.float_bits == 32 && bits == 64) {
-        raw = llvm::bit_cast<std::uint64_t>(static_cast<double>(llvm::bit_cast<float>(static_cast<std::uint32_t>(raw))));
+        raw = llvm::bit_cast<std::uint64_t>(
+            static_cast<double>(llvm::bit_cast<float>(static_cast<std::uint32_t>(raw))));
       }
       return b_.getInt(llvm::APInt(64, raw).zextOrTrunc(bits));
     }
-    case Operand::Kind::kSpecial: value = special(i, o.symbol); break;
-    case Operand::Kind::kSymbol: value = b_.CreateAdd(symbol_address(i, o.symbol), b_.getInt64(static_cast<std::uint64_t>(o.integer))); break;
+    case Operand::Kind::kSpecial:
+      value = special(i, o.symbol);
+      break;
+    case Operand::Kind::kSymbol:
+      value = b_.CreateAdd(symbol_address(i, o.symbol),
+                           b_.getInt64(static_cast<std::uint64_t>(o.integer)));
+      break;
     case Operand::Kind::kVector: {  // mov.b64 %rd, {%r1, %r2}
       value = b_.getIntN(bits, 0);
       const unsigned part = bits / static_cast<unsigned>(std::max<std::size_t>(o.parts.size(), 1));
@@ -349,7 +395,9 @@ FunctionLowering::Value* FunctionLowering::get_bits(const Instruction& i, const 
     case Operand::Kind::kAddress:
     case Operand::Kind::kList:
     case Operand::Kind::kPair:
-    case Operand::Kind::kSink: unsupported(i, "operand"); return b_.getIntN(bits, 0);
+    case Operand::Kind::kSink:
+      unsupported(i, "operand");
+      return b_.getIntN(bits, 0);
   }
   return b_.CreateZExtOrTrunc(value, b_.getIntNTy(bits));
 }
@@ -362,25 +410,32 @@ FunctionLowering::Value* FunctionLowering::get(const Instruction& i, const Opera
 FunctionLowering::Value* FunctionLowering::get_predicate(const Instruction& i, const Operand& o) {
   if (o.kind == Operand::Kind::kInteger) return b_.getInt1((o.integer != 0) != o.is_negated);
   if (o.kind == Operand::Kind::kSpecial) return get_bits(i, o, 1);
-  if (o.kind == Operand::Kind::kRegister && body_.register_bits[static_cast<std::size_t>(o.reg)] == 1) return get_bits(i, o, 1);
+  if (o.kind == Operand::Kind::kRegister &&
+      body_.register_bits[static_cast<std::size_t>(o.reg)] == 1)
+    return get_bits(i, o, 1);
   unsupported(i, "predicate operand");
   return b_.getInt1(false);
 }
 
-/// Stores to a register; narrower values are extended as their type says, e.g. ld.s8 into a 32-bit register.
+/// Stores to a register; narrower values are extended as their type says, e.g. ld.s8 into a 32-bit
+/// register.
 void FunctionLowering::set(const Instruction& i, const Operand& o, Value* value, Type type) {
   if (o.kind == Operand::Kind::kSink) return;
   value = b_.CreateBitCast(value, b_.getIntNTy(type.bits));
   if (o.kind == Operand::Kind::kVector) {  // mov.b64 {%r1, %r2}, %rd
-    const unsigned part = type.bits / static_cast<unsigned>(std::max<std::size_t>(o.parts.size(), 1));
+    const unsigned part =
+        type.bits / static_cast<unsigned>(std::max<std::size_t>(o.parts.size(), 1));
     for (std::size_t k = 0; k < o.parts.size(); ++k)
-      set(i, o.parts[k], b_.CreateTrunc(b_.CreateLShr(value, part * k), b_.getIntNTy(part)), Type{'b', static_cast<std::uint16_t>(part)});
+      set(i, o.parts[k], b_.CreateTrunc(b_.CreateLShr(value, part * k), b_.getIntNTy(part)),
+          Type{'b', static_cast<std::uint16_t>(part)});
     return;
   }
   if (o.kind != Operand::Kind::kRegister) return unsupported(i, "destination");
   llvm::AllocaInst* slot = registers_[static_cast<std::size_t>(o.reg)];
   llvm::Type* wanted = slot->getAllocatedType();
-  b_.CreateStore(type.is_signed() ? b_.CreateSExtOrTrunc(value, wanted) : b_.CreateZExtOrTrunc(value, wanted), slot);
+  b_.CreateStore(
+      type.is_signed() ? b_.CreateSExtOrTrunc(value, wanted) : b_.CreateZExtOrTrunc(value, wanted),
+      slot);
 }
 
 }  // namespace sluice::softgpu::lower

@@ -17,14 +17,16 @@ struct ModuleState {
   llvm::Module& llvm;
   std::string kernel;
   std::map<std::string, llvm::Function*> functions;
-  std::map<std::string, std::uint32_t> shared_offsets;  ///< static shared variables: function-unique name -> offset
+  std::map<std::string, std::uint32_t>
+      shared_offsets;  ///< static shared variables: function-unique name -> offset
   std::uint32_t shared_bytes = 0, local_bytes = 0;
-  std::string error;                                    ///< first unsupported thing
+  std::string error;  ///< first unsupported thing
 };
 
 class FunctionLowering {
  public:
-  FunctionLowering(ModuleState& state, const ptx::Function& function, const ptx::Body& body, llvm::Function* out);
+  FunctionLowering(ModuleState& state, const ptx::Function& function, const ptx::Body& body,
+                   llvm::Function* out);
   void run();
 
  private:
@@ -42,7 +44,8 @@ class FunctionLowering {
   bool control(const Instruction& i);
   bool branch_by_index(const Instruction& i);
   void call(const Instruction& i);
-  void call_builtin(const Instruction& i, const std::string& name, const Operand* results, const Operand* args);
+  void call_builtin(const Instruction& i, const std::string& name, const Operand* results,
+                    const Operand* args);
   Value* parameter_address(const Operand& o);
   llvm::BasicBlock* block(const std::string& label);
   void unsupported(const Instruction& i, const std::string& why = {});
@@ -56,14 +59,16 @@ class FunctionLowering {
   Value* symbol_address(const Instruction& i, const std::string& symbol);
   llvm::Type* llvm_type(Type type);
   std::optional<Type> last_type(const Instruction& i, std::size_t from_end = 0);
-  llvm::FunctionCallee helper(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> args);
+  llvm::FunctionCallee helper(const std::string& name, llvm::Type* result,
+                              std::vector<llvm::Type*> args);
   Value* call_helper(const std::string& name, llvm::Type* result, std::vector<Value*> args);
 
   // arithmetic.cpp
   bool arithmetic(const Instruction& i);
   bool integer_arithmetic(const Instruction& i, Type type);
   bool float_arithmetic(const Instruction& i, Type type);
-  Value* rounded(const Instruction& i, const char* op, Type type, std::vector<Value*> args, Value* nearest);
+  Value* rounded(const Instruction& i, const char* op, Type type, std::vector<Value*> args,
+                 Value* nearest);
   Value* finish_float(const Instruction& i, Type type, Value* value);
   Value* float_operand(const Instruction& i, const Operand& o, Type type);
   void wide_multiply(const Instruction& i, Type type, bool is_mad);
@@ -116,7 +121,8 @@ class FunctionLowering {
   llvm::IRBuilder<> b_;
   std::vector<llvm::AllocaInst*> registers_;
   llvm::AllocaInst* carry_ = nullptr;
-  std::map<std::string, Value*> local_addresses_;     ///< .local and .param variables of the body, parameters of the function
+  std::map<std::string, Value*>
+      local_addresses_;  ///< .local and .param variables of the body, parameters of the function
   std::map<std::string, llvm::BasicBlock*> blocks_;
   std::map<std::string, std::vector<std::string>> branch_targets_;
   Value* block_context_ = nullptr;

@@ -1,7 +1,6 @@
 // A kernel, the functions it calls, and the loop over the threads of a block.
-#include "softgpu/lower/function.h"
-
 #include "softgpu/exec/context.h"
+#include "softgpu/lower/function.h"
 #include "softgpu/ptx/parser.h"
 
 #include <llvm/IR/Verifier.h>
@@ -11,7 +10,9 @@
 
 namespace sluice::softgpu::lower {
 
-std::string symbol_of(const std::string& variable) { return "var." + variable; }
+std::string symbol_of(const std::string& variable) {
+  return "var." + variable;
+}
 
 namespace {
 
@@ -28,7 +29,8 @@ std::vector<Parsed> reachable(const ptx::Module& module, const ptx::Function& ke
   while (!waiting.empty()) {
     Parsed parsed{waiting.back(), {}};
     waiting.pop_back();
-    ptx::parse_body(module, *parsed.function, &parsed.body);  // was checked when the module was loaded
+    ptx::parse_body(module, *parsed.function,
+                    &parsed.body);  // was checked when the module was loaded
     for (const ptx::Statement& s : parsed.body.statements) {
       if (s.is_label || s.instruction.opcode != "call") continue;
       for (const ptx::Operand& o : s.instruction.operands) {
@@ -61,20 +63,23 @@ void place_module_shared(ModuleState& state) {
 void place_extern_shared(ModuleState& state) {
   state.shared_bytes = align_up(state.shared_bytes, 16);
   for (const ptx::Variable& v : state.ptx.variables)
-    if (v.space == ptx::Space::kShared && (v.is_extern || v.size_bytes == 0)) state.shared_offsets["/" + v.name] = state.shared_bytes;
+    if (v.space == ptx::Space::kShared && (v.is_extern || v.size_bytes == 0))
+      state.shared_offsets["/" + v.name] = state.shared_bytes;
 }
 
 void block_loop(llvm::Module& module, llvm::Function* thread, const std::string& name) {
   llvm::LLVMContext& context = module.getContext();
   llvm::IRBuilder<> b(context);
-  auto* out = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false), llvm::Function::ExternalLinkage, name, module);
+  auto* out = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false),
+                                     llvm::Function::ExternalLinkage, name, module);
   auto* entry = llvm::BasicBlock::Create(context, "entry", out);
   auto* body = llvm::BasicBlock::Create(context, "thread", out);
   auto* done = llvm::BasicBlock::Create(context, "done", out);
   b.SetInsertPoint(entry);
   llvm::Value* n[3];
   for (unsigned k = 0; k < 3; ++k)
-    n[k] = b.CreateLoad(b.getInt32Ty(), b.CreateConstGEP1_64(b.getInt8Ty(), out->getArg(0), offsetof(BlockContext, ntid) + 4 * k));
+    n[k] = b.CreateLoad(b.getInt32Ty(), b.CreateConstGEP1_64(b.getInt8Ty(), out->getArg(0),
+                                                             offsetof(BlockContext, ntid) + 4 * k));
   b.CreateBr(body);
   b.SetInsertPoint(body);
   llvm::PHINode* t[3];
@@ -101,7 +106,8 @@ llvm::Function* declare(ModuleState& state, const ptx::Function& f) {
   llvm::IRBuilder<> b(state.llvm.getContext());
   std::vector<llvm::Type*> types = {b.getPtrTy(), b.getInt32Ty(), b.getInt32Ty(), b.getInt32Ty()};
   if (!f.is_entry) types.insert(types.end(), f.returns.size() + f.params.size(), b.getPtrTy());
-  auto* out = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false), llvm::Function::InternalLinkage,
+  auto* out = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
+                                     llvm::Function::InternalLinkage,
                                      f.name + (f.is_entry ? ".thread" : ""), state.llvm);
   if (f.is_entry) out->addFnAttr(llvm::Attribute::AlwaysInline);
   return out;
@@ -113,16 +119,21 @@ Footprint footprint(const ptx::Module& module, const ptx::Function& kernel) {
   Footprint out;
   for (const ptx::Variable& v : module.variables)
     if (v.space == ptx::Space::kShared && !v.is_extern)
-      out.shared_bytes = align_up(out.shared_bytes, v.align_bytes) + static_cast<std::uint32_t>(v.size_bytes);
+      out.shared_bytes =
+          align_up(out.shared_bytes, v.align_bytes) + static_cast<std::uint32_t>(v.size_bytes);
   for (const Parsed& parsed : reachable(module, kernel))
     for (const ptx::Variable& v : parsed.body.variables) {
-      if (v.space == ptx::Space::kShared) out.shared_bytes = align_up(out.shared_bytes, v.align_bytes) + static_cast<std::uint32_t>(v.size_bytes);
-      if (v.space == ptx::Space::kLocal) out.local_bytes += static_cast<std::uint32_t>(v.size_bytes);
+      if (v.space == ptx::Space::kShared)
+        out.shared_bytes =
+            align_up(out.shared_bytes, v.align_bytes) + static_cast<std::uint32_t>(v.size_bytes);
+      if (v.space == ptx::Space::kLocal)
+        out.local_bytes += static_cast<std::uint32_t>(v.size_bytes);
     }
   return out;
 }
 
-Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Function& kernel, llvm::LLVMContext& context) {
+Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Function& kernel,
+                                   llvm::LLVMContext& context) {
   LoweredKernel out;
   out.module = std::make_unique<llvm::Module>(kernel.name, context);
   out.entry = "block." + kernel.name;
@@ -130,20 +141,25 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Fun
   place_module_shared(state);
   std::vector<Parsed> functions = reachable(ptx_module, kernel);
   for (const Parsed& parsed : functions) {
-    for (const ptx::Variable& v : parsed.body.variables) {  // before any body, so that the extern arrays have their place
+    for (const ptx::Variable& v :
+         parsed.body.variables) {  // before any body, so that the extern arrays have their place
       if (v.space != ptx::Space::kShared) continue;
       const std::uint32_t offset = align_up(state.shared_bytes, v.align_bytes);
       state.shared_offsets[parsed.function->name + "/" + v.name] = offset;
       state.shared_bytes = offset + static_cast<std::uint32_t>(v.size_bytes);
     }
     llvm::Function* f = declare(state, *parsed.function);
-    if (!parsed.function->is_entry) state.functions[parsed.function->name] = f;
-    else state.functions[kernel.name + ".thread"] = f;
+    if (!parsed.function->is_entry)
+      state.functions[parsed.function->name] = f;
+    else
+      state.functions[kernel.name + ".thread"] = f;
   }
   out.static_shared_bytes = state.shared_bytes;
   place_extern_shared(state);
   for (const Parsed& parsed : functions) {
-    llvm::Function* f = state.functions[parsed.function->is_entry ? kernel.name + ".thread" : parsed.function->name];
+    llvm::Function* f =
+        state
+            .functions[parsed.function->is_entry ? kernel.name + ".thread" : parsed.function->name];
     FunctionLowering(state, *parsed.function, parsed.body, f).run();
     if (!state.error.empty()) return fail(ErrorCode::kUnsupported, state.error);
   }
@@ -152,7 +168,8 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Fun
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*out.module, &stream))
-    return fail(ErrorCode::kInternal, "kernel " + kernel.name + ": softgpu made invalid code: " + problem);
+    return fail(ErrorCode::kInternal,
+                "kernel " + kernel.name + ": softgpu made invalid code: " + problem);
   return out;
 }
 

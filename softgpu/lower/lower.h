@@ -1,5 +1,5 @@
-// PTX to LLVM IR, one lane: every PTX thread is a call of one function, a block is a loop over it. Barriers and warp
-// collectives are not lowered yet: a kernel that has one is unsupported.
+// PTX to LLVM IR, one lane: every PTX thread is a call of one function, a block is a loop over it.
+// Barriers and warp collectives are not lowered yet: a kernel that has one is unsupported.
 #pragma once
 
 #include "common/result.h"
@@ -14,19 +14,23 @@ namespace sluice::softgpu::lower {
 
 struct LoweredKernel {
   std::unique_ptr<llvm::Module> module;
-  std::string entry;                       ///< symbol of a BlockFunction
+  std::string entry;  ///< symbol of a BlockFunction
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;
 };
 
 /// Err(kUnsupported): "kernel NAME: line 12: instruction \"bar.sync\" is not supported yet".
-Result<LoweredKernel> lower_kernel(const ptx::Module& module, const ptx::Function& kernel, llvm::LLVMContext& context);
+Result<LoweredKernel> lower_kernel(const ptx::Module& module, const ptx::Function& kernel,
+                                   llvm::LLVMContext& context);
 
 /// Name that a module variable has as an external symbol.
 std::string symbol_of(const std::string& variable);
 
-/// Static shared memory of a kernel and the functions it may call, and its .local bytes, without lowering.
-struct Footprint { std::uint32_t shared_bytes = 0, local_bytes = 0; };
+/// Static shared memory of a kernel and the functions it may call, and its .local bytes, without
+/// lowering.
+struct Footprint {
+  std::uint32_t shared_bytes = 0, local_bytes = 0;
+};
 Footprint footprint(const ptx::Module& module, const ptx::Function& kernel);
 
 }  // namespace sluice::softgpu::lower

@@ -1,7 +1,6 @@
 // Loads, stores, atomics, address conversions and fences.
-#include "softgpu/lower/function.h"
-
 #include "softgpu/exec/context.h"
+#include "softgpu/lower/function.h"
 
 namespace sluice::softgpu::lower {
 namespace {
@@ -28,7 +27,8 @@ ptx::Space FunctionLowering::space_of(const Instruction& i) {
   return ptx::Space::kNone;
 }
 
-FunctionLowering::Value* FunctionLowering::address(const Instruction& i, const Operand& o, ptx::Space space) {
+FunctionLowering::Value* FunctionLowering::address(const Instruction& i, const Operand& o,
+                                                   ptx::Space space) {
   if (o.kind != Operand::Kind::kAddress) {
     unsupported(i, "address");
     return b_.CreateIntToPtr(b_.getInt64(0), b_.getPtrTy());
@@ -45,16 +45,23 @@ FunctionLowering::Value* FunctionLowering::address(const Instruction& i, const O
   }
   at = b_.CreateAdd(at, b_.getInt64(static_cast<std::uint64_t>(o.integer)));
   if (space != ptx::Space::kShared) return b_.CreateIntToPtr(at, b_.getPtrTy());
-  return b_.CreateGEP(b_.getInt8Ty(), context_pointer(offsetof(BlockContext, shared)), b_.CreateAnd(at, 0xFFFFFFFFull));
+  return b_.CreateGEP(b_.getInt8Ty(), context_pointer(offsetof(BlockContext, shared)),
+                      b_.CreateAnd(at, 0xFFFFFFFFull));
 }
 
 bool FunctionLowering::memory(const Instruction& i) {
-  if (i.opcode == "ld" || i.opcode == "ldu") load(i);
-  else if (i.opcode == "st") store(i);
-  else if (i.opcode == "atom" || i.opcode == "red") return atomic(i);
-  else if (i.opcode == "cvta" || i.opcode == "isspacep") return convert_address(i);
-  else if (i.opcode == "membar" || i.opcode == "fence") b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
-  else return false;
+  if (i.opcode == "ld" || i.opcode == "ldu")
+    load(i);
+  else if (i.opcode == "st")
+    store(i);
+  else if (i.opcode == "atom" || i.opcode == "red")
+    return atomic(i);
+  else if (i.opcode == "cvta" || i.opcode == "isspacep")
+    return convert_address(i);
+  else if (i.opcode == "membar" || i.opcode == "fence")
+    b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
+  else
+    return false;
   return true;
 }
 
@@ -67,10 +74,14 @@ void FunctionLowering::load(const Instruction& i) {
   const llvm::AtomicOrdering order = ordering(i);
   for (std::size_t k = 0; k < lanes; ++k) {
     Value* p = k == 0 ? at : b_.CreateConstGEP1_64(b_.getInt8Ty(), at, k * type->bytes());
-    auto* loaded = b_.CreateAlignedLoad(b_.getIntNTy(type->bits), p, llvm::Align(type->bits == 128 ? 8 : type->bytes()));
-    if (order != llvm::AtomicOrdering::NotAtomic && type->bits <= 64) loaded->setAtomic(order == llvm::AtomicOrdering::Release ? llvm::AtomicOrdering::Monotonic : order);
+    auto* loaded = b_.CreateAlignedLoad(b_.getIntNTy(type->bits), p,
+                                        llvm::Align(type->bits == 128 ? 8 : type->bytes()));
+    if (order != llvm::AtomicOrdering::NotAtomic && type->bits <= 64)
+      loaded->setAtomic(order == llvm::AtomicOrdering::Release ? llvm::AtomicOrdering::Monotonic
+                                                               : order);
     if (i.has("volatile")) loaded->setVolatile(true);
-    set(i, target.kind == Operand::Kind::kVector ? target.parts[k] : target, loaded, Type{type->kind == 's' ? 's' : 'b', type->bits});
+    set(i, target.kind == Operand::Kind::kVector ? target.parts[k] : target, loaded,
+        Type{type->kind == 's' ? 's' : 'b', type->bits});
   }
 }
 
@@ -83,9 +94,12 @@ void FunctionLowering::store(const Instruction& i) {
   const llvm::AtomicOrdering order = ordering(i);
   for (std::size_t k = 0; k < lanes; ++k) {
     Value* p = k == 0 ? at : b_.CreateConstGEP1_64(b_.getInt8Ty(), at, k * type->bytes());
-    Value* v = get_bits(i, source.kind == Operand::Kind::kVector ? source.parts[k] : source, type->bits);
+    Value* v =
+        get_bits(i, source.kind == Operand::Kind::kVector ? source.parts[k] : source, type->bits);
     auto* stored = b_.CreateAlignedStore(v, p, llvm::Align(type->bits == 128 ? 8 : type->bytes()));
-    if (order != llvm::AtomicOrdering::NotAtomic && type->bits <= 64) stored->setAtomic(order == llvm::AtomicOrdering::Acquire ? llvm::AtomicOrdering::Monotonic : order);
+    if (order != llvm::AtomicOrdering::NotAtomic && type->bits <= 64)
+      stored->setAtomic(order == llvm::AtomicOrdering::Acquire ? llvm::AtomicOrdering::Monotonic
+                                                               : order);
     if (i.has("volatile")) stored->setVolatile(true);
   }
 }
@@ -93,7 +107,9 @@ void FunctionLowering::store(const Instruction& i) {
 bool FunctionLowering::atomic(const Instruction& i) {
   using Op = llvm::AtomicRMWInst::BinOp;
   const auto type = last_type(i);
-  if (!type || type->lanes != 1 || type->kind == 'h' || type->bits < 16 || type->bits > 64 || (type->kind == 'f' && type->bits == 16)) return false;
+  if (!type || type->lanes != 1 || type->kind == 'h' || type->bits < 16 || type->bits > 64 ||
+      (type->kind == 'f' && type->bits == 16))
+    return false;
   if (i.operands.size() != (i.opcode == "atom" ? 3u : 2u) + (i.has("cas") ? 1u : 0u)) return false;
   const bool returns = i.opcode == "atom";
   const std::size_t first = returns ? 1 : 0;
@@ -103,22 +119,35 @@ bool FunctionLowering::atomic(const Instruction& i) {
   const llvm::MaybeAlign align(type->bytes());
   Value* old = nullptr;
   if (i.has("cas")) {
-    auto* pair = b_.CreateAtomicCmpXchg(at, get_bits(i, i.operands[first + 1], type->bits), get_bits(i, i.operands[first + 2], type->bits), align, order, order);
+    auto* pair =
+        b_.CreateAtomicCmpXchg(at, get_bits(i, i.operands[first + 1], type->bits),
+                               get_bits(i, i.operands[first + 2], type->bits), align, order, order);
     old = b_.CreateExtractValue(pair, 0);
   } else {
     Op op{};
-    if (i.has("exch")) op = Op::Xchg;
-    else if (i.has("add")) op = type->is_float() ? Op::FAdd : Op::Add;
-    else if (i.has("and")) op = Op::And;
-    else if (i.has("or")) op = Op::Or;
-    else if (i.has("xor")) op = Op::Xor;
-    else if (i.has("inc")) op = Op::UIncWrap;
-    else if (i.has("dec")) op = Op::UDecWrap;
-    else if (i.has("min")) op = type->is_float() ? Op::FMin : type->is_signed() ? Op::Min : Op::UMin;
-    else if (i.has("max")) op = type->is_float() ? Op::FMax : type->is_signed() ? Op::Max : Op::UMax;
-    else return false;
+    if (i.has("exch"))
+      op = Op::Xchg;
+    else if (i.has("add"))
+      op = type->is_float() ? Op::FAdd : Op::Add;
+    else if (i.has("and"))
+      op = Op::And;
+    else if (i.has("or"))
+      op = Op::Or;
+    else if (i.has("xor"))
+      op = Op::Xor;
+    else if (i.has("inc"))
+      op = Op::UIncWrap;
+    else if (i.has("dec"))
+      op = Op::UDecWrap;
+    else if (i.has("min"))
+      op = type->is_float() ? Op::FMin : type->is_signed() ? Op::Min : Op::UMin;
+    else if (i.has("max"))
+      op = type->is_float() ? Op::FMax : type->is_signed() ? Op::Max : Op::UMax;
+    else
+      return false;
     const bool as_float = op == Op::FAdd || op == Op::FMin || op == Op::FMax;
-    Value* v = as_float ? get(i, i.operands[first + 1], *type) : get_bits(i, i.operands[first + 1], type->bits);
+    Value* v = as_float ? get(i, i.operands[first + 1], *type)
+                        : get_bits(i, i.operands[first + 1], type->bits);
     old = b_.CreateBitCast(b_.CreateAtomicRMW(op, at, v, align, order), integer);
   }
   if (returns) set(i, i.operands[0], old, Type{type->kind == 's' ? 's' : 'b', type->bits});
@@ -130,13 +159,16 @@ bool FunctionLowering::convert_address(const Instruction& i) {
   Value* base = b_.CreatePtrToInt(context_pointer(offsetof(BlockContext, shared)), b_.getInt64Ty());
   const Type u64{'u', 64};
   if (i.opcode == "isspacep") {
-    Value* inside = b_.CreateICmpULT(b_.CreateSub(get_bits(i, i.operands[1], 64), base), b_.getInt64(kSharedWindowBytes));
+    Value* inside = b_.CreateICmpULT(b_.CreateSub(get_bits(i, i.operands[1], 64), base),
+                                     b_.getInt64(kSharedWindowBytes));
     if (space != ptx::Space::kShared && space != ptx::Space::kGlobal) return false;
-    set(i, i.operands[0], space == ptx::Space::kShared ? inside : b_.CreateNot(inside), Type{'p', 1});
+    set(i, i.operands[0], space == ptx::Space::kShared ? inside : b_.CreateNot(inside),
+        Type{'p', 1});
     return true;
   }
   Value* v = get_bits(i, i.operands[1], 64);
-  if (space == ptx::Space::kShared) v = i.has("to") ? b_.CreateSub(v, base) : b_.CreateAdd(b_.CreateAnd(v, 0xFFFFFFFFull), base);
+  if (space == ptx::Space::kShared)
+    v = i.has("to") ? b_.CreateSub(v, base) : b_.CreateAdd(b_.CreateAnd(v, 0xFFFFFFFFull), base);
   set(i, i.operands[0], v, u64);
   return true;
 }

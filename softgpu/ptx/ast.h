@@ -1,5 +1,5 @@
-// What the parser makes of PTX: module-scope variables, function signatures, and bodies as lists of instructions over densely
-// numbered registers. Nothing here knows LLVM.
+// What the parser makes of PTX: module-scope variables, function signatures, and bodies as lists of
+// instructions over densely numbered registers. Nothing here knows LLVM.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ namespace sluice::softgpu::ptx {
 
 enum class Space : std::uint8_t { kNone, kGlobal, kConst, kShared, kLocal, kParam };
 
-/// A PTX fundamental type: kind letter (b u s f p=pred h=bf16) and width; f16x2/bf16x2 have lanes 2.
+/// A PTX fundamental type: kind letter (b u s f p=pred h=bf16) and width; f16x2/bf16x2 have
+/// lanes 2.
 struct Type {
   char kind = 0;
   std::uint16_t bits = 0;
@@ -33,7 +34,7 @@ struct Variable {
   std::size_t size_bytes = 0;
   std::size_t align_bytes = 1;
   bool is_extern = false, is_visible = false;
-  bool is_register = false;          ///< parameter declared as .reg
+  bool is_register = false;  ///< parameter declared as .reg
   std::vector<std::byte> init;
   struct Relocation {
     std::size_t offset_bytes = 0;
@@ -45,29 +46,29 @@ struct Variable {
 
 struct Operand {
   enum class Kind : std::uint8_t {
-    kRegister,   ///< reg; negated for predicates
-    kInteger,    ///< integer (also the bits of float literals, with float_bits)
-    kFloat,      ///< integer holds the bits of a double (float_bits 64) or float (32)
-    kSymbol,     ///< symbol + offset: a variable, function or label
-    kAddress,    ///< [reg + offset] or [symbol + offset] or [offset]
-    kVector,     ///< {a, b, ...} in parts
-    kSpecial,    ///< symbol, e.g. "%tid.x"
-    kList,       ///< (a, b) of a call in parts
-    kPair,       ///< p|q in parts
-    kSink,       ///< _
+    kRegister,  ///< reg; negated for predicates
+    kInteger,   ///< integer (also the bits of float literals, with float_bits)
+    kFloat,     ///< integer holds the bits of a double (float_bits 64) or float (32)
+    kSymbol,    ///< symbol + offset: a variable, function or label
+    kAddress,   ///< [reg + offset] or [symbol + offset] or [offset]
+    kVector,    ///< {a, b, ...} in parts
+    kSpecial,   ///< symbol, e.g. "%tid.x"
+    kList,      ///< (a, b) of a call in parts
+    kPair,      ///< p|q in parts
+    kSink,      ///< _
   };
   Kind kind = Kind::kSink;
   int reg = -1;
   bool is_negated = false;
-  std::int64_t integer = 0;   ///< immediate, or offset of kAddress/kSymbol
+  std::int64_t integer = 0;  ///< immediate, or offset of kAddress/kSymbol
   int float_bits = 0;
   std::string symbol;
   std::vector<Operand> parts;
 };
 
 struct Instruction {
-  std::string opcode;               ///< "ld"
-  std::vector<std::string> mods;    ///< "global", "v2", "f32"
+  std::string opcode;             ///< "ld"
+  std::vector<std::string> mods;  ///< "global", "v2", "f32"
   int guard = -1;
   bool is_guard_negated = false;
   std::vector<Operand> operands;
@@ -89,18 +90,19 @@ struct Function {
   std::vector<Variable> params, returns;
   std::uint32_t max_threads = 1024;
   int line = 0;
-  std::size_t body_begin = 0, body_end = 0;   ///< bytes of the text between the braces
+  std::size_t body_begin = 0, body_end = 0;  ///< bytes of the text between the braces
 };
 
 struct Body {
-  std::vector<std::uint16_t> register_bits;   ///< width by register number; 1 = predicate
-  std::vector<Variable> variables;            ///< .local/.shared/.param of the body, names unique within the function
+  std::vector<std::uint16_t> register_bits;  ///< width by register number; 1 = predicate
+  std::vector<Variable>
+      variables;  ///< .local/.shared/.param of the body, names unique within the function
   std::vector<Statement> statements;
 };
 
 struct Module {
   std::string text;
-  int version = 0;        ///< 90 = 9.0
+  int version = 0;  ///< 90 = 9.0
   int target_sm = 0;
   std::vector<Variable> variables;
   std::vector<Function> functions;

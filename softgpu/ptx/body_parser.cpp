@@ -12,7 +12,9 @@ bool is_builtin_function(const std::string& name) {
 class BodyParser : private ParserBase {
  public:
   BodyParser(const Module& module, const Function& function, Body* body)
-      : ParserBase(module.text, function.body_begin, function.body_end, function.line), module_(module), body_(*body) {}
+      : ParserBase(module.text, function.body_begin, function.body_end, function.line),
+        module_(module),
+        body_(*body) {}
 
   std::optional<ParseError> run() {
     open_scope();
@@ -23,10 +25,15 @@ class BodyParser : private ParserBase {
  private:
   struct Scope {
     std::map<std::string, int, std::less<>> registers;
-    struct Range { std::string prefix; int first, count; };
+    struct Range {
+      std::string prefix;
+      int first, count;
+    };
     std::vector<Range> ranges;
-    std::map<std::string, std::string, std::less<>> variables;  ///< name in the source -> unique name
-    std::map<std::string, std::string, std::less<>> labels;     ///< likewise; for scopes within the body's
+    std::map<std::string, std::string, std::less<>>
+        variables;  ///< name in the source -> unique name
+    std::map<std::string, std::string, std::less<>>
+        labels;  ///< likewise; for scopes within the body's
     std::size_t first_statement = 0;
   };
 
@@ -56,14 +63,16 @@ class BodyParser : private ParserBase {
     scopes_.back().first_statement = body_.statements.size();
   }
 
-  /// Labels of an inner scope are its own (the same inline assembly may occur twice): they get unique names here, where every
-  /// jump to them has been read.
+  /// Labels of an inner scope are its own (the same inline assembly may occur twice): they get
+  /// unique names here, where every jump to them has been read.
   void close_scope() {
     const Scope& scope = scopes_.back();
-    for (std::size_t at = scope.first_statement; at < body_.statements.size() && !scope.labels.empty(); ++at) {
+    for (std::size_t at = scope.first_statement;
+         at < body_.statements.size() && !scope.labels.empty(); ++at) {
       Statement& s = body_.statements[at];
       const auto rename = [&](std::string* name) {
-        if (const auto found = scope.labels.find(*name); found != scope.labels.end()) *name = found->second;
+        if (const auto found = scope.labels.find(*name); found != scope.labels.end())
+          *name = found->second;
       };
       if (s.is_label) rename(&s.label);
       for (std::string& target : s.targets) rename(&target);
@@ -77,7 +86,8 @@ class BodyParser : private ParserBase {
   void registers() {
     Type type;
     const Token word = lexer_.take();
-    if (word.text == ".v2" || word.text == ".v4") return error_at(word, "vector registers are not supported");
+    if (word.text == ".v2" || word.text == ".v4")
+      return error_at(word, "vector registers are not supported");
     if (!word.text.starts_with(".") || !parse_type(std::string(word.text.substr(1)), &type))
       return error_at(word, "expected a register type, found \"" + std::string(word.text) + "\"");
     do {
@@ -86,8 +96,10 @@ class BodyParser : private ParserBase {
         const auto count = static_cast<int>(take_integer());
         expect(">");
         if (count < 0 || count > 1000000) return error("impossible number of registers");
-        scopes_.back().ranges.push_back({name, static_cast<int>(body_.register_bits.size()), count});
-        body_.register_bits.insert(body_.register_bits.end(), static_cast<std::size_t>(count), type.bits);
+        scopes_.back().ranges.push_back(
+            {name, static_cast<int>(body_.register_bits.size()), count});
+        body_.register_bits.insert(body_.register_bits.end(), static_cast<std::size_t>(count),
+                                   type.bits);
       } else {
         scopes_.back().registers[name] = static_cast<int>(body_.register_bits.size());
         body_.register_bits.push_back(type.bits);
@@ -110,9 +122,12 @@ class BodyParser : private ParserBase {
 
   int find_register(std::string_view name) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const auto found = scope->registers.find(name); found != scope->registers.end()) return found->second;
+      if (const auto found = scope->registers.find(name); found != scope->registers.end())
+        return found->second;
       for (const Scope::Range& range : scope->ranges) {
-        if (!name.starts_with(range.prefix) || name.size() == range.prefix.size() || name.size() > range.prefix.size() + 8) continue;
+        if (!name.starts_with(range.prefix) || name.size() == range.prefix.size() ||
+            name.size() > range.prefix.size() + 8)
+          continue;
         const std::string_view digits = name.substr(range.prefix.size());
         int number = 0;
         bool is_number = true;
@@ -128,7 +143,8 @@ class BodyParser : private ParserBase {
 
   std::string unique_name(std::string_view name) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-      if (const auto found = scope->variables.find(name); found != scope->variables.end()) return found->second;
+      if (const auto found = scope->variables.find(name); found != scope->variables.end())
+        return found->second;
     return std::string(name);
   }
 
@@ -139,20 +155,24 @@ class BodyParser : private ParserBase {
       s.instruction.is_guard_negated = accept("!");
       const Token name = lexer_.take();
       s.instruction.guard = find_register(name.text);
-      if (s.instruction.guard < 0) return error_at(name, "unknown predicate \"" + std::string(name.text) + "\"");
+      if (s.instruction.guard < 0)
+        return error_at(name, "unknown predicate \"" + std::string(name.text) + "\"");
     }
     const Token word = lexer_.take();
-    if (word.kind != Token::Kind::kWord) return error_at(word, "unexpected \"" + std::string(word.text) + "\"");
+    if (word.kind != Token::Kind::kWord)
+      return error_at(word, "unexpected \"" + std::string(word.text) + "\"");
     if (s.instruction.guard < 0 && accept(":")) {
       s.is_label = true;
       s.label = word.text;
-      if (scopes_.size() > 1) scopes_.back().labels[s.label] = s.label + "#" + std::to_string(body_.statements.size());
+      if (scopes_.size() > 1)
+        scopes_.back().labels[s.label] = s.label + "#" + std::to_string(body_.statements.size());
       if (accept(".branchtargets")) {
         do s.targets.emplace_back(lexer_.take().text);
         while (!failed() && accept(","));
         expect(";");
       } else if (lexer_.is(".callprototype") || lexer_.is(".calltargets"))
-        while (!failed() && !accept(";")) lexer_.take();  // an instruction that uses it is unsupported where it stands
+        while (!failed() && !accept(";"))
+          lexer_.take();  // an instruction that uses it is unsupported where it stands
       body_.statements.push_back(std::move(s));
       return;
     }
@@ -172,13 +192,16 @@ class BodyParser : private ParserBase {
     while (true) {
       const auto dot = rest.find('.');
       const std::string part(rest.substr(0, dot));
-      if (is_first) out->opcode = part;
-      else out->mods.push_back(part);
+      if (is_first)
+        out->opcode = part;
+      else
+        out->mods.push_back(part);
       is_first = false;
       if (dot == std::string_view::npos) break;
       rest.remove_prefix(dot + 1);
     }
-    if (find_opcode(out->opcode) == nullptr) error_at(word, "unknown instruction \"" + std::string(word.text) + "\"");
+    if (find_opcode(out->opcode) == nullptr)
+      error_at(word, "unknown instruction \"" + std::string(word.text) + "\"");
   }
 
   void check_call(const Instruction& call) {
@@ -186,9 +209,11 @@ class BodyParser : private ParserBase {
       if (o.kind == Operand::Kind::kList) continue;
       if (o.kind != Operand::Kind::kSymbol) return;  // through a register: lower/ decides
       const auto found = module_.function_index.find(o.symbol);
-      const bool is_defined = found != module_.function_index.end() && module_.functions[found->second].has_body;
+      const bool is_defined =
+          found != module_.function_index.end() && module_.functions[found->second].has_body;
       if (is_defined || is_builtin_function(o.symbol)) return;
-      error_ = ParseError{ParseError::Kind::kUnresolved, call.line, "call of the undefined function \"" + o.symbol + "\""};
+      error_ = ParseError{ParseError::Kind::kUnresolved, call.line,
+                          "call of the undefined function \"" + o.symbol + "\""};
       return;
     }
   }
@@ -254,11 +279,15 @@ class BodyParser : private ParserBase {
       out.reg = base.reg;
       out.symbol = base.symbol;
       out.integer = base.integer;
-      if (base.kind != Operand::Kind::kRegister && base.kind != Operand::Kind::kSymbol) error("malformed address");
-      if (accept("+")) out.integer += take_integer();
-      else if (lexer_.is("-")) out.integer += take_integer();
+      if (base.kind != Operand::Kind::kRegister && base.kind != Operand::Kind::kSymbol)
+        error("malformed address");
+      if (accept("+"))
+        out.integer += take_integer();
+      else if (lexer_.is("-"))
+        out.integer += take_integer();
     }
-    while (!failed() && accept(",")) out.parts.push_back(operand());  // coordinates of texture instructions
+    while (!failed() && accept(","))
+      out.parts.push_back(operand());  // coordinates of texture instructions
     expect("]");
     out.kind = Operand::Kind::kAddress;
     return out;

@@ -4,11 +4,17 @@
 
 namespace sluice::softgpu::ptx {
 namespace {
-bool is_word_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%' || c == '.'; }
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '.'; }
+bool is_word_start(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%' ||
+         c == '.';
+}
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '.';
+}
 }  // namespace
 
-Lexer::Lexer(std::string_view text, std::size_t begin, std::size_t end, int line) : text_(text), at_(begin), end_(end), line_(line) {
+Lexer::Lexer(std::string_view text, std::size_t begin, std::size_t end, int line)
+    : text_(text), at_(begin), end_(end), line_(line) {
   advance();
 }
 
@@ -49,13 +55,16 @@ void Lexer::advance() {
   const char c = text_[at_];
   if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
     while (at_ < end_ && (is_word(text_[at_]) ||
-                          ((text_[at_] == '+' || text_[at_] == '-') && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E') &&
+                          ((text_[at_] == '+' || text_[at_] == '-') &&
+                           (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E') &&
                            text_.substr(begin, at_ - begin).find('.') != std::string_view::npos)))
       ++at_;
     token_.kind = Token::Kind::kNumber;
   } else if (is_word_start(c)) {
     ++at_;
-    while (at_ < end_ && (is_word(text_[at_]) || (text_[at_] == ':' && at_ + 1 < end_ && text_[at_ + 1] == ':'))) at_ += text_[at_] == ':' ? 2 : 1;
+    while (at_ < end_ &&
+           (is_word(text_[at_]) || (text_[at_] == ':' && at_ + 1 < end_ && text_[at_ + 1] == ':')))
+      at_ += text_[at_] == ':' ? 2 : 1;
     token_.kind = Token::Kind::kWord;
   } else if (c == '"') {
     ++at_;

@@ -8,7 +8,8 @@ namespace sluice::softgpu::ptx {
 
 struct Token {
   enum class Kind { kEnd, kWord, kNumber, kString, kPunctuation } kind = Kind::kEnd;
-  std::string_view text;   ///< words keep '%', '$', '_' and interior '.'; numbers as written; strings without quotes
+  std::string_view text;  ///< words keep '%', '$', '_' and interior '.'; numbers as written;
+                          ///< strings without quotes
   int line = 1;
   std::size_t offset = 0;  ///< of the first character in the whole text
 };
@@ -18,7 +19,9 @@ class Lexer {
   Lexer(std::string_view text, std::size_t begin, std::size_t end, int line);
   [[nodiscard]] const Token& peek() const { return token_; }
   Token take();
-  [[nodiscard]] bool is(std::string_view punctuation_or_word) const { return token_.text == punctuation_or_word && token_.kind != Token::Kind::kEnd; }
+  [[nodiscard]] bool is(std::string_view punctuation_or_word) const {
+    return token_.text == punctuation_or_word && token_.kind != Token::Kind::kEnd;
+  }
 
  private:
   void advance();

@@ -14,7 +14,8 @@ constexpr bool kYes = true;
 #define COMPARISONS " eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan and or xor ftz "
 #define LEVELS " L1:: L2:: "
 
-// Sorted by name; searched by bisection. Rows with kYes are lowered: fewest and most operands, modifiers.
+// Sorted by name; searched by bisection. Rows with kYes are lowered: fewest and most operands,
+// modifiers.
 constexpr Opcode kOpcodes[] = {
     {"abs", kYes, 2, 2, " ftz "},
     {"activemask", kYes, 1, 1, ""},
@@ -23,7 +24,8 @@ constexpr Opcode kOpcodes[] = {
     {"alloca", false, 0, 0, ""},
     {"and", kYes, 3, 3, ""},
     {"applypriority", kYes, 2, 2, " global " LEVELS},
-    {"atom", kYes, 3, 4, " relaxed acquire release acq_rel and or xor cas exch add inc dec min max " SCOPES SPACES},
+    {"atom", kYes, 3, 4,
+     " relaxed acquire release acq_rel and or xor cas exch add inc dec min max " SCOPES SPACES},
     {"bar", false, 0, 0, ""},
     {"barrier", false, 0, 0, ""},
     {"bfe", kYes, 4, 4, ""},
@@ -58,7 +60,9 @@ constexpr Opcode kOpcodes[] = {
     {"griddepcontrol", kYes, 0, 0, " launch_dependents wait "},
     {"isspacep", kYes, 2, 2, SPACES},
     {"istypep", false, 0, 0, ""},
-    {"ld", kYes, 2, 2, " weak volatile relaxed acquire mmio v2 v4 v8 nc unified ca cg cs lu cv " SCOPES SPACES LEVELS},
+    {"ld", kYes, 2, 2,
+     " weak volatile relaxed acquire mmio v2 v4 v8 nc unified ca cg cs lu cv " SCOPES SPACES
+         LEVELS},
     {"ldmatrix", false, 0, 0, ""},
     {"ldu", kYes, 2, 2, " global v2 v4 "},
     {"lg2", kYes, 2, 2, " approx ftz "},
@@ -105,7 +109,8 @@ constexpr Opcode kOpcodes[] = {
     {"sin", kYes, 2, 2, " approx ftz "},
     {"slct", kYes, 4, 4, " ftz "},
     {"sqrt", kYes, 2, 2, ROUNDING " approx ftz "},
-    {"st", kYes, 2, 2, " weak volatile relaxed release mmio v2 v4 v8 wb cg cs wt " SCOPES SPACES LEVELS},
+    {"st", kYes, 2, 2,
+     " weak volatile relaxed release mmio v2 v4 v8 wb cg cs wt " SCOPES SPACES LEVELS},
     {"stackrestore", false, 0, 0, ""},
     {"stacksave", false, 0, 0, ""},
     {"stmatrix", false, 0, 0, ""},
@@ -153,7 +158,9 @@ constexpr Opcode kOpcodes[] = {
     {"xor", kYes, 3, 3, ""},
 };
 
-constexpr bool is_before(const Opcode& a, const Opcode& b) { return a.name < b.name; }
+constexpr bool is_before(const Opcode& a, const Opcode& b) {
+  return a.name < b.name;
+}
 static_assert(std::is_sorted(std::begin(kOpcodes), std::end(kOpcodes), is_before));
 
 }  // namespace
@@ -170,7 +177,8 @@ bool Opcode::accepts(std::string_view modifier) const {
 }
 
 const Opcode* find_opcode(std::string_view name) {
-  const auto* found = std::lower_bound(std::begin(kOpcodes), std::end(kOpcodes), Opcode{name, false, 0, 0, {}}, is_before);
+  const auto* found = std::lower_bound(std::begin(kOpcodes), std::end(kOpcodes),
+                                       Opcode{name, false, 0, 0, {}}, is_before);
   return found != std::end(kOpcodes) && found->name == name ? found : nullptr;
 }
 

@@ -7,9 +7,13 @@
 
 namespace sluice::softgpu::ptx {
 
-std::string ParseError::text() const { return "line " + std::to_string(line) + ": " + message; }
+std::string ParseError::text() const {
+  return "line " + std::to_string(line) + ": " + message;
+}
 
-bool Instruction::has(const char* mod) const { return std::find(mods.begin(), mods.end(), mod) != mods.end(); }
+bool Instruction::has(const char* mod) const {
+  return std::find(mods.begin(), mods.end(), mod) != mods.end();
+}
 
 std::string Instruction::text() const {
   std::string out = opcode;
@@ -19,10 +23,11 @@ std::string Instruction::text() const {
 
 bool parse_type(const std::string& word, Type* out) {
   static const std::map<std::string, Type> kTypes = {
-      {"pred", {'p', 1}},    {"b8", {'b', 8}},      {"b16", {'b', 16}},     {"b32", {'b', 32}},  {"b64", {'b', 64}},
-      {"b128", {'b', 128}},  {"u8", {'u', 8}},      {"u16", {'u', 16}},     {"u32", {'u', 32}},  {"u64", {'u', 64}},
-      {"s8", {'s', 8}},      {"s16", {'s', 16}},    {"s32", {'s', 32}},     {"s64", {'s', 64}},  {"f16", {'f', 16}},
-      {"f32", {'f', 32}},    {"f64", {'f', 64}},    {"bf16", {'h', 16}},    {"f16x2", {'f', 32, 2}}, {"bf16x2", {'h', 32, 2}}};
+      {"pred", {'p', 1}}, {"b8", {'b', 8}},     {"b16", {'b', 16}},      {"b32", {'b', 32}},
+      {"b64", {'b', 64}}, {"b128", {'b', 128}}, {"u8", {'u', 8}},        {"u16", {'u', 16}},
+      {"u32", {'u', 32}}, {"u64", {'u', 64}},   {"s8", {'s', 8}},        {"s16", {'s', 16}},
+      {"s32", {'s', 32}}, {"s64", {'s', 64}},   {"f16", {'f', 16}},      {"f32", {'f', 32}},
+      {"f64", {'f', 64}}, {"bf16", {'h', 16}},  {"f16x2", {'f', 32, 2}}, {"bf16x2", {'h', 32, 2}}};
   const auto found = kTypes.find(word);
   if (found == kTypes.end()) return false;
   *out = found->second;
@@ -33,7 +38,8 @@ namespace {
 
 class ModuleParser : private ParserBase {
  public:
-  explicit ModuleParser(Module* module) : ParserBase(module->text, 0, module->text.size(), 1), module_(*module) {}
+  explicit ModuleParser(Module* module)
+      : ParserBase(module->text, 0, module->text.size(), 1), module_(*module) {}
 
   std::optional<ParseError> run() {
     while (!failed() && lexer_.peek().kind != Token::Kind::kEnd) directive();
@@ -75,7 +81,8 @@ class ModuleParser : private ParserBase {
   void version() {
     const std::string number(lexer_.take().text);
     const auto dot = number.find('.');
-    module_.version = 10 * std::atoi(number.c_str()) + (dot == std::string::npos ? 0 : std::atoi(number.c_str() + dot + 1));
+    module_.version = 10 * std::atoi(number.c_str()) +
+                      (dot == std::string::npos ? 0 : std::atoi(number.c_str() + dot + 1));
     if (module_.version <= 0) error("malformed .version");
     if (module_.version > kPtxVersionMax) {
       error("PTX version " + number + " is newer than what this driver understands (9.2)");
@@ -85,7 +92,8 @@ class ModuleParser : private ParserBase {
 
   void target() {
     const std::string name(lexer_.take().text);
-    if (!name.starts_with("sm_") && !name.starts_with("compute_")) return error("malformed .target \"" + name + "\"");
+    if (!name.starts_with("sm_") && !name.starts_with("compute_"))
+      return error("malformed .target \"" + name + "\"");
     module_.target_sm = std::atoi(name.c_str() + name.find('_') + 1);
     while (accept(",")) lexer_.take();
   }

@@ -1,4 +1,5 @@
-// PTX text to ast.h. Module scope is parsed whole; bodies are checked for syntax and parsed again when a kernel is compiled.
+// PTX text to ast.h. Module scope is parsed whole; bodies are checked for syntax and parsed again
+// when a kernel is compiled.
 #pragma once
 
 #include "softgpu/ptx/ast.h"
@@ -17,7 +18,8 @@ struct ParseError {
 /// Newest .version understood, as 10 * major + minor.
 inline constexpr int kPtxVersionMax = 92;
 
-/// nullopt = success. Every body was parsed once for syntax and for calls of functions that do not exist.
+/// nullopt = success. Every body was parsed once for syntax and for calls of functions that do not
+/// exist.
 std::optional<ParseError> parse_module(std::string text, Module* out);
 std::optional<ParseError> parse_body(const Module& module, const Function& function, Body* out);
 

@@ -1,4 +1,5 @@
-// What the module parser and the body parser share: error state, punctuation, literals, declarations.
+// What the module parser and the body parser share: error state, punctuation, literals,
+// declarations.
 #pragma once
 
 #include "softgpu/ptx/lexer.h"
@@ -11,7 +12,8 @@ namespace sluice::softgpu::ptx {
 
 class ParserBase {
  protected:
-  ParserBase(std::string_view text, std::size_t begin, std::size_t end, int line) : lexer_(text, begin, end, line) {}
+  ParserBase(std::string_view text, std::size_t begin, std::size_t end, int line)
+      : lexer_(text, begin, end, line) {}
 
   [[nodiscard]] bool failed() const { return error_.has_value(); }
   void error_at(const Token& token, std::string message) {
@@ -26,11 +28,14 @@ class ParserBase {
     return true;
   }
   void expect(std::string_view text) {
-    if (!accept(text)) error("expected \"" + std::string(text) + "\", found \"" + std::string(lexer_.peek().text) + "\"");
+    if (!accept(text))
+      error("expected \"" + std::string(text) + "\", found \"" + std::string(lexer_.peek().text) +
+            "\"");
   }
 
   void skip_line(int line) {
-    while (lexer_.peek().kind != Token::Kind::kEnd && lexer_.peek().line == line && !lexer_.is("}")) lexer_.take();
+    while (lexer_.peek().kind != Token::Kind::kEnd && lexer_.peek().line == line && !lexer_.is("}"))
+      lexer_.take();
   }
 
   /// From "{" to its "}".
@@ -81,7 +86,8 @@ class ParserBase {
       if (text.back() == 'U') text.pop_back();
       char* end = nullptr;
       const bool is_binary = text.starts_with("0b") || text.starts_with("0B");
-      const std::uint64_t value = is_binary ? std::strtoull(text.c_str() + 2, &end, 2) : std::strtoull(text.c_str(), &end, 0);
+      const std::uint64_t value = is_binary ? std::strtoull(text.c_str() + 2, &end, 2)
+                                            : std::strtoull(text.c_str(), &end, 0);
       if (*end != '\0') error_at(token, "malformed number \"" + std::string(token.text) + "\"");
       out.integer = static_cast<std::int64_t>(is_negative ? 0 - value : value);
     }
@@ -106,21 +112,30 @@ class ParserBase {
     for (;;) {
       const Token token = lexer_.take();
       const std::string word(token.text);
-      if (word == ".align") align = static_cast<std::size_t>(take_integer());
-      else if (word == ".v2") vector = 2;
-      else if (word == ".v4") vector = 4;
-      else if (word.starts_with(".") && parse_type(word.substr(1), &v.type)) break;
-      else if (word.starts_with(".attribute")) skip_parentheses();
-      else if (word.starts_with(".")) error_at(token, "unknown type \"" + word + "\"");
-      else error_at(token, "expected a type, found \"" + word + "\"");
+      if (word == ".align")
+        align = static_cast<std::size_t>(take_integer());
+      else if (word == ".v2")
+        vector = 2;
+      else if (word == ".v4")
+        vector = 4;
+      else if (word.starts_with(".") && parse_type(word.substr(1), &v.type))
+        break;
+      else if (word.starts_with(".attribute"))
+        skip_parentheses();
+      else if (word.starts_with("."))
+        error_at(token, "unknown type \"" + word + "\"");
+      else
+        error_at(token, "expected a type, found \"" + word + "\"");
       if (failed()) return v;
     }
     if (accept(".ptr")) {
-      while (lexer_.is(".global") || lexer_.is(".const") || lexer_.is(".shared") || lexer_.is(".local") || lexer_.is(".align"))
+      while (lexer_.is(".global") || lexer_.is(".const") || lexer_.is(".shared") ||
+             lexer_.is(".local") || lexer_.is(".align"))
         if (lexer_.take().text == ".align") take_integer();
     }
     const Token name = lexer_.take();
-    if (name.kind != Token::Kind::kWord) error_at(name, "expected a name, found \"" + std::string(name.text) + "\"");
+    if (name.kind != Token::Kind::kWord)
+      error_at(name, "expected a name, found \"" + std::string(name.text) + "\"");
     v.name = name.text;
     std::size_t count = vector;
     while (!failed() && accept("[")) {
@@ -129,7 +144,8 @@ class ParserBase {
     }
     v.size_bytes = count * v.type.bytes();
     v.align_bytes = align != 0 ? align : v.type.bytes() * vector;
-    if (v.align_bytes == 0 || (v.align_bytes & (v.align_bytes - 1)) != 0 || v.align_bytes > 4096 || v.size_bytes > (1ull << 31))
+    if (v.align_bytes == 0 || (v.align_bytes & (v.align_bytes - 1)) != 0 || v.align_bytes > 4096 ||
+        v.size_bytes > (1ull << 31))
       error("impossible size or alignment of " + v.name);
     return v;
   }

@@ -1,4 +1,5 @@
-// Loads PTX into softgpu's compiler without the driver API on top: gives globals their memory, launches kernels.
+// Loads PTX into softgpu's compiler without the driver API on top: gives globals their memory,
+// launches kernels.
 #pragma once
 
 #include "softgpu/exec/program.h"

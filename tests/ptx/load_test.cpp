@@ -1,7 +1,7 @@
 // What Program::load accepts and refuses, and what it reports about a module.
-#include <gtest/gtest.h>
-
 #include "tests/ptx/harness.h"
+
+#include <gtest/gtest.h>
 
 namespace sluice::softgpu::test {
 namespace {
@@ -18,7 +18,10 @@ void expect_invalid(const std::string& ptx, const std::string& log) {
 }
 
 TEST(Load, NamesTheLineOfASyntaxError) {
-  expect_invalid(kHeader + ".visible .entry k()\n{\n.reg .b32 %r;\nmov.u32 %r, 1\nadd.u32 %r, %r, %r;\nret;\n}\n", "line 8");
+  expect_invalid(
+      kHeader +
+          ".visible .entry k()\n{\n.reg .b32 %r;\nmov.u32 %r, 1\nadd.u32 %r, %r, %r;\nret;\n}\n",
+      "line 8");
   expect_invalid(entry(".reg .b32 %r; frobnicate.u32 %r, %r;"), "frobnicate");
   expect_invalid(entry("@%p bra L;"), "%p");
   expect_invalid(entry("mov.u32 %r, 12x;"), "");
@@ -28,15 +31,21 @@ TEST(Load, NamesTheLineOfASyntaxError) {
 }
 
 TEST(Load, RefusesTextThatIsNoPtx) {
-  for (const char* text : {"", "this is no device code", ".target sm_80\n", "\x7f" "ELF", ".version", ".version x"})
+  for (const char* text : {"", "this is no device code", ".target sm_80\n",
+                           "\x7f"
+                           "ELF",
+                           ".version", ".version x"})
     EXPECT_EQ(load_error(text).failure, LoadFailure::kInvalidPtx) << text;
-  EXPECT_EQ(load_error(".version 8.0\n.visible .entry k() { ret; }").failure, LoadFailure::kInvalidPtx);
+  EXPECT_EQ(load_error(".version 8.0\n.visible .entry k() { ret; }").failure,
+            LoadFailure::kInvalidPtx);
 }
 
 TEST(Load, SurvivesEveryTruncation) {
-  const std::string text = entry(".reg .b32 %r<4>; .reg .pred %p; @%p mov.b32 %r1, {%h1, %h2}; L: bra L; call (r), f, (a);",
-                                 ".global .align 4 .b32 g[2] = {1, 0f3F800000};");
-  for (std::size_t size = 0; size < text.size(); ++size) static_cast<void>(Program::load(text.substr(0, size)));
+  const std::string text = entry(
+      ".reg .b32 %r<4>; .reg .pred %p; @%p mov.b32 %r1, {%h1, %h2}; L: bra L; call (r), f, (a);",
+      ".global .align 4 .b32 g[2] = {1, 0f3F800000};");
+  for (std::size_t size = 0; size < text.size(); ++size)
+    static_cast<void>(Program::load(text.substr(0, size)));
   for (std::size_t at = 0; at < text.size(); ++at) {
     std::string mutated = text;
     mutated[at] = "{}()[];,.%@!-+<>\"/*0"[at % 20];
@@ -50,18 +59,22 @@ TEST(Load, RefusesVersionsFromTheFuture) {
 
 TEST(Load, RefusesCallsOfUndefinedFunctions) {
   const std::string before = ".extern .func (.param .b32 r) elsewhere (.param .b32 a);";
-  const LoadError error = load_error(entry("{ .param .b32 a0; .param .b32 r0; call.uni (r0), elsewhere, (a0); }", before));
+  const LoadError error = load_error(
+      entry("{ .param .b32 a0; .param .b32 r0; call.uni (r0), elsewhere, (a0); }", before));
   EXPECT_EQ(error.failure, LoadFailure::kUnresolvedSymbol);
   EXPECT_NE(error.log.find("elsewhere"), std::string::npos) << error.log;
 }
 
 TEST(Load, LeavesWhatIsNotLoweredToTheLaunch) {
-  const auto refusal = [](const std::string& body) { return prepare_error(entry(".reg .b32 %r<4>; .reg .b64 %d; .reg .pred %p; " + body)); };
-  for (const std::string instruction : {"bar.sync 0;", "tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [t, {%r0, %r1}];",
-                                        "add.nosuch.u32 %r0, %r1, %r2;", "add.u32 %r0, %r1;", "ld.global.u32 %r0, [%d], %d;",
-                                        "selp.b32 %r0, %r1, %r2, %r3;", "atom.global.add.noftz.f16x2 %r0, [%d], %r1;",
-                                        "L: .callprototype (.param .b32 _) _ (.param .b32 _);  call (%r0), %d, (%r1), L;",
-                                        "mov.u32 %r0, %nosuch;", "mov.u32 %r0, nosuch;"}) {
+  const auto refusal = [](const std::string& body) {
+    return prepare_error(entry(".reg .b32 %r<4>; .reg .b64 %d; .reg .pred %p; " + body));
+  };
+  for (const std::string instruction :
+       {"bar.sync 0;", "tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [t, {%r0, %r1}];",
+        "add.nosuch.u32 %r0, %r1, %r2;", "add.u32 %r0, %r1;", "ld.global.u32 %r0, [%d], %d;",
+        "selp.b32 %r0, %r1, %r2, %r3;", "atom.global.add.noftz.f16x2 %r0, [%d], %r1;",
+        "L: .callprototype (.param .b32 _) _ (.param .b32 _);  call (%r0), %d, (%r1), L;",
+        "mov.u32 %r0, %nosuch;", "mov.u32 %r0, nosuch;"}) {
     const std::string message = refusal(instruction);
     EXPECT_NE(message.find("kernel k: line "), std::string::npos) << instruction << ": " << message;
   }
@@ -69,8 +82,11 @@ TEST(Load, LeavesWhatIsNotLoweredToTheLaunch) {
 }
 
 TEST(Load, ReportsParametersAndMemoryOfKernels) {
-  Loaded module(kHeader + ".visible .entry k(.param .u8 a, .param .align 8 .b8 b[12], .param .u64 .ptr .global .align 16 c, .param .f32 d)\n"
-                ".maxntid 128, 2, 1\n.minnctapersm 2\n{\n.shared .align 16 .b8 s[100]; .local .align 8 .b8 depot[24];\nret;\n}\n");
+  Loaded module(kHeader +
+                ".visible .entry k(.param .u8 a, .param .align 8 .b8 b[12], .param .u64 .ptr "
+                ".global .align 16 c, .param .f32 d)\n"
+                ".maxntid 128, 2, 1\n.minnctapersm 2\n{\n.shared .align 16 .b8 s[100]; .local "
+                ".align 8 .b8 depot[24];\nret;\n}\n");
   const KernelInfo& k = module.program().kernels().at(0);
   ASSERT_EQ(k.params.size(), 4u);
   EXPECT_EQ(k.params[0].offset_bytes, 0u);

@@ -1,5 +1,7 @@
 #include "tests/ptx/op_table.h"
 
+#include "tests/ptx/harness.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,8 +9,6 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
-
-#include "tests/ptx/harness.h"
 
 namespace sluice::softgpu::test {
 namespace {
@@ -22,8 +22,10 @@ std::uint64_t mask_of(const std::string& type) {
 std::uint64_t to_bits(const std::string& type, const std::string& text) {
   const bool is_literal = text.starts_with("0f") || text.starts_with("0d");
   if (is_literal) return std::stoull(text.substr(2), nullptr, 16);
-  if (type == "f32" && !text.starts_with("0x")) return std::bit_cast<std::uint32_t>(std::stof(text));
-  if (type == "f64" && !text.starts_with("0x")) return std::bit_cast<std::uint64_t>(std::stod(text));
+  if (type == "f32" && !text.starts_with("0x"))
+    return std::bit_cast<std::uint32_t>(std::stof(text));
+  if (type == "f64" && !text.starts_with("0x"))
+    return std::bit_cast<std::uint64_t>(std::stod(text));
   const bool is_negative = text.starts_with("-");
   const std::uint64_t value = std::stoull(is_negative ? text.substr(1) : text, nullptr, 0);
   return (is_negative ? 0 - value : value) & mask_of(type);
@@ -52,8 +54,10 @@ Operation parse_operation(const std::string& text, int line) {
   types >> out.result >> word;
   EXPECT_EQ(word, "=") << "line " << line;
   while (types >> word) {
-    if (word[0] == '~') out.ulps = static_cast<unsigned>(std::stoul(word.substr(1)));
-    else out.operands.push_back(word);
+    if (word[0] == '~')
+      out.ulps = static_cast<unsigned>(std::stoul(word.substr(1)));
+    else
+      out.operands.push_back(word);
   }
   return out;
 }
@@ -78,7 +82,8 @@ Operation::Row parse_row(const Operation& operation, const std::string& text, in
 
 std::string replace_operands(std::string code) {
   for (std::size_t at = 0; at + 1 < code.size(); ++at)
-    if (code[at] == '%' && std::isdigit(static_cast<unsigned char>(code[at + 1])) != 0) code.insert(at + 1, "v");
+    if (code[at] == '%' && std::isdigit(static_cast<unsigned char>(code[at + 1])) != 0)
+      code.insert(at + 1, "v");
   return code;
 }
 
@@ -100,8 +105,10 @@ std::vector<Operation> read_table(const std::string& path) {
     const auto begin = text.find_first_not_of(' ');
     if (begin == std::string::npos || text[begin] == '#') continue;
     text.erase(0, begin);
-    if (text.starts_with("op ")) out.push_back(parse_operation(text.substr(3), line));
-    else if (!out.empty()) out.back().rows.push_back(parse_row(out.back(), text, line));
+    if (text.starts_with("op "))
+      out.push_back(parse_operation(text.substr(3), line));
+    else if (!out.empty())
+      out.back().rows.push_back(parse_row(out.back(), text, line));
   }
   return out;
 }
@@ -118,11 +125,14 @@ std::string to_ptx(const std::vector<Operation>& operations) {
     for (std::size_t a = 0; a < op.operands.size(); ++a)
       out << "  .reg .b" << std::max(16u, bits_of(op.operands[a])) << " %v" << a + 1 << ";\n";
     out << "  ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %index, %tid.x;\n"
-        << "  mul.wide.u32 %row, %index, " << 8 * op.operands.size() << "; add.s64 %in, %in, %row;\n"
+        << "  mul.wide.u32 %row, %index, " << 8 * op.operands.size()
+        << "; add.s64 %in, %in, %row;\n"
         << "  mul.wide.u32 %row, %index, 8; add.s64 %out, %out, %row;\n";
     for (std::size_t a = 0; a < op.operands.size(); ++a)
-      out << "  ld.global.b" << bits_of(op.operands[a]) << " %v" << a + 1 << ", [%in+" << 8 * a << "];\n";
-    out << "  " << replace_operands(op.code) << ";\n  st.global.b" << bits_of(op.result) << " [%out], %v0;\n  ret;\n}\n";
+      out << "  ld.global.b" << bits_of(op.operands[a]) << " %v" << a + 1 << ", [%in+" << 8 * a
+          << "];\n";
+    out << "  " << replace_operands(op.code) << ";\n  st.global.b" << bits_of(op.result)
+        << " [%out], %v0;\n  ret;\n}\n";
   }
   return out.str();
 }

@@ -1,10 +1,12 @@
-// The tables in ops/: one entry is an instruction (or a few) with %0 for the result and %1... for the inputs, the types, and
-// rows of inputs and expected result. Every entry becomes a kernel whose thread N computes row N.
+// The tables in ops/: one entry is an instruction (or a few) with %0 for the result and %1... for
+// the inputs, the types, and rows of inputs and expected result. Every entry becomes a kernel whose
+// thread N computes row N.
 //
 //     op add.sat.s32 %0, %1, %2 : s32 = s32 s32
 //       2147483647 1 -> 2147483647
 //
-// "~2" behind the types allows 2 units in the last place; "nan" expects any NaN; "*" anything (the program must live).
+// "~2" behind the types allows 2 units in the last place; "nan" expects any NaN; "*" anything (the
+// program must live).
 #pragma once
 
 #include <cstdint>

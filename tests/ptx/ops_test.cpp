@@ -1,12 +1,12 @@
 // Every instruction of the tables computes what the PTX ISA says.
+#include "tests/ptx/harness.h"
+#include "tests/ptx/op_table.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-
-#include "tests/ptx/harness.h"
-#include "tests/ptx/op_table.h"
 
 namespace sluice::softgpu::test {
 namespace {
@@ -19,7 +19,9 @@ std::vector<std::string> tables() {
   return out;
 }
 
-std::string path_of(const std::string& table) { return std::string(OP_TABLES) + "/" + table + ".txt"; }
+std::string path_of(const std::string& table) {
+  return std::string(OP_TABLES) + "/" + table + ".txt";
+}
 
 class Operations : public testing::TestWithParam<std::string> {};
 
@@ -34,15 +36,17 @@ TEST_P(Operations, ComputeWhatThePtxIsaSays) {
     for (const auto& row : op.rows) in.insert(in.end(), row.inputs.begin(), row.inputs.end());
     std::vector<std::uint64_t> out(op.rows.size(), 0x5A5A5A5A5A5A5A5A);
     const LaunchResult result =
-        module.run("op" + std::to_string(k), {}, {static_cast<std::uint32_t>(op.rows.size()), 1, 1}, in.data(), out.data());
+        module.run("op" + std::to_string(k), {}, {static_cast<std::uint32_t>(op.rows.size()), 1, 1},
+                   in.data(), out.data());
     if (result.outcome != LaunchOutcome::kOk) {
       ADD_FAILURE() << GetParam() << ".txt:" << op.line << ": " << op.code << ": " << result.detail;
       continue;
     }
     for (std::size_t r = 0; r < op.rows.size(); ++r)
       EXPECT_TRUE(matches(op, op.rows[r], out[r]))
-          << GetParam() << ".txt:" << op.rows[r].line << ": " << op.code << " gave " << show(op.result, out[r])
-          << ", expected " << (op.rows[r].is_nan ? "nan" : show(op.result, op.rows[r].expected));
+          << GetParam() << ".txt:" << op.rows[r].line << ": " << op.code << " gave "
+          << show(op.result, out[r]) << ", expected "
+          << (op.rows[r].is_nan ? "nan" : show(op.result, op.rows[r].expected));
   }
 }
 
@@ -57,7 +61,8 @@ TEST_P(Operations, AreAcceptedByPtxas) {
 #endif
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Operations, testing::ValuesIn(tables()), [](const auto& table) { return table.param; });
+INSTANTIATE_TEST_SUITE_P(Table, Operations, testing::ValuesIn(tables()),
+                         [](const auto& table) { return table.param; });
 
 }  // namespace
 }  // namespace sluice::softgpu::test

@@ -1,4 +1,7 @@
-// Directed rounding against exact values: __float128 holds sums and products of f32 and products of f64 exactly.
+// Directed rounding against exact values: __float128 holds sums and products of f32 and products of
+// f64 exactly.
+#include "tests/ptx/harness.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -6,8 +9,6 @@
 #include <limits>
 #include <random>
 #include <type_traits>
-
-#include "tests/ptx/harness.h"
 
 namespace sluice::softgpu::test {
 namespace {
@@ -34,8 +35,10 @@ std::vector<T> samples(unsigned seed, int exponents) {
   std::vector<T> out;
   for (int k = 0; k < 1000; ++k) {
     const auto mantissa = static_cast<T>(random() >> 11) * std::numeric_limits<T>::epsilon();
-    const int exponent = static_cast<int>(random() % static_cast<unsigned>(2 * exponents)) - exponents;
-    out.push_back((random() & 1 ? T{1} : T{-1}) * std::ldexp(std::fmod(mantissa, T{1}) + T{1}, exponent));
+    const int exponent =
+        static_cast<int>(random() % static_cast<unsigned>(2 * exponents)) - exponents;
+    out.push_back((random() & 1 ? T{1} : T{-1}) *
+                  std::ldexp(std::fmod(mantissa, T{1}) + T{1}, exponent));
   }
   return out;
 }
@@ -43,15 +46,21 @@ std::vector<T> samples(unsigned seed, int exponents) {
 template <class T>
 std::vector<T> run(const std::string& code, std::vector<T> a, std::vector<T> b, std::vector<T> c) {
   const std::string bits = sizeof(T) == 8 ? "64" : "32";
-  Loaded module(kHeader + ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d) {\n" +
-                ".reg .b32 %i; .reg .b64 %p<8>; .reg .b" + bits + " %v<4>;\nmov.u32 %i, %tid.x; mul.wide.u32 %p0, %i, " +
-                std::to_string(sizeof(T)) + ";\n" +
-                "ld.param.u64 %p1, [a]; ld.param.u64 %p2, [b]; ld.param.u64 %p3, [c]; ld.param.u64 %p4, [d];\n"
-                "add.u64 %p1, %p1, %p0; add.u64 %p2, %p2, %p0; add.u64 %p3, %p3, %p0; add.u64 %p4, %p4, %p0;\n"
-                "ld.global.b" + bits + " %v1, [%p1]; ld.global.b" + bits + " %v2, [%p2]; ld.global.b" + bits +
-                " %v3, [%p3];\n" + code + ";\nst.global.b" + bits + " [%p4], %v0; ret; }\n");
+  Loaded module(
+      kHeader +
+      ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d) {\n" +
+      ".reg .b32 %i; .reg .b64 %p<8>; .reg .b" + bits +
+      " %v<4>;\nmov.u32 %i, %tid.x; mul.wide.u32 %p0, %i, " + std::to_string(sizeof(T)) + ";\n" +
+      "ld.param.u64 %p1, [a]; ld.param.u64 %p2, [b]; ld.param.u64 %p3, [c]; ld.param.u64 %p4, "
+      "[d];\n"
+      "add.u64 %p1, %p1, %p0; add.u64 %p2, %p2, %p0; add.u64 %p3, %p3, %p0; add.u64 %p4, %p4, "
+      "%p0;\n"
+      "ld.global.b" +
+      bits + " %v1, [%p1]; ld.global.b" + bits + " %v2, [%p2]; ld.global.b" + bits +
+      " %v3, [%p3];\n" + code + ";\nst.global.b" + bits + " [%p4], %v0; ret; }\n");
   std::vector<T> out(a.size());
-  const LaunchResult result = module.run("k", {}, {static_cast<std::uint32_t>(a.size()), 1, 1}, a.data(), b.data(), c.data(), out.data());
+  const LaunchResult result = module.run("k", {}, {static_cast<std::uint32_t>(a.size()), 1, 1},
+                                         a.data(), b.data(), c.data(), out.data());
   EXPECT_EQ(result.outcome, LaunchOutcome::kOk) << result.detail;
   return out;
 }
@@ -76,23 +85,32 @@ void check(const std::string& mode) {
     const auto y = static_cast<Exact>(b[k]);
     const auto z = static_cast<Exact>(c[k]);
     ASSERT_TRUE(is_rounded(mode, x + y, sums[k])) << a[k] << " + " << b[k] << " = " << sums[k];
-    ASSERT_TRUE(is_rounded(mode, x * y, products[k])) << a[k] << " * " << b[k] << " = " << products[k];
+    ASSERT_TRUE(is_rounded(mode, x * y, products[k]))
+        << a[k] << " * " << b[k] << " = " << products[k];
     // Quotients and roots are not exact, but 113 bits tell the side in all but freak cases.
-    ASSERT_TRUE(is_rounded(mode, x / y, quotients[k])) << a[k] << " / " << b[k] << " = " << quotients[k];
-    ASSERT_TRUE(is_rounded(mode, 1 / x, reciprocals[k])) << "1 / " << a[k] << " = " << reciprocals[k];
+    ASSERT_TRUE(is_rounded(mode, x / y, quotients[k]))
+        << a[k] << " / " << b[k] << " = " << quotients[k];
+    ASSERT_TRUE(is_rounded(mode, 1 / x, reciprocals[k]))
+        << "1 / " << a[k] << " = " << reciprocals[k];
     const Exact magnitude = x < 0 ? -x : x;
     const auto root = static_cast<Exact>(roots[k]);
     const bool is_below = root * root <= magnitude;
     const bool is_above = root * root >= magnitude;
-    ASSERT_TRUE(mode == "rn" || (mode == "rp" ? is_above : is_below)) << "sqrt " << a[k] << " = " << roots[k];
+    ASSERT_TRUE(mode == "rn" || (mode == "rp" ? is_above : is_below))
+        << "sqrt " << a[k] << " = " << roots[k];
     if constexpr (std::is_same_v<T, float>) {
-      ASSERT_TRUE(is_rounded(mode, x * y + z, fused[k])) << a[k] << " * " << b[k] << " + " << c[k] << " = " << fused[k];
+      ASSERT_TRUE(is_rounded(mode, x * y + z, fused[k]))
+          << a[k] << " * " << b[k] << " + " << c[k] << " = " << fused[k];
     }
   }
 }
 
-TEST_P(DirectedRounding, MatchesExactF32) { check<float>(GetParam()); }
-TEST_P(DirectedRounding, MatchesExactF64) { check<double>(GetParam()); }
+TEST_P(DirectedRounding, MatchesExactF32) {
+  check<float>(GetParam());
+}
+TEST_P(DirectedRounding, MatchesExactF64) {
+  check<double>(GetParam());
+}
 INSTANTIATE_TEST_SUITE_P(Mode, DirectedRounding, testing::Values("rn", "rz", "rm", "rp"),
                          [](const auto& mode) { return std::string(mode.param); });
 
@@ -107,8 +125,10 @@ TEST(DirectedRounding, KeepsTheSignOfZeroAndTheLargestNumber) {
   EXPECT_EQ(run<float>("mul.rp.f32 %v0, %v1, %v2", {-huge}, {2}, {0})[0], -huge);
   EXPECT_EQ(run<float>("mul.rp.f32 %v0, %v1, %v2", {huge}, {2}, {0})[0], infinity);
   EXPECT_EQ(run<float>("fma.rm.f32 %v0, %v1, %v2, %v3", {infinity}, {2}, {1})[0], infinity);
-  EXPECT_TRUE(std::isnan(run<float>("fma.rm.f32 %v0, %v1, %v2, %v3", {infinity}, {2}, {-infinity})[0]));
-  EXPECT_EQ(run<float>("mul.rp.f32 %v0, %v1, %v2", {1e-30f}, {1e-30f}, {0})[0], std::bit_cast<float>(1u));
+  EXPECT_TRUE(
+      std::isnan(run<float>("fma.rm.f32 %v0, %v1, %v2, %v3", {infinity}, {2}, {-infinity})[0]));
+  EXPECT_EQ(run<float>("mul.rp.f32 %v0, %v1, %v2", {1e-30f}, {1e-30f}, {0})[0],
+            std::bit_cast<float>(1u));
 }
 
 }  // namespace
