@@ -1,0 +1,156 @@
+#include "shim/bind/bind.h"
+
+#include "common/format.h"
+#include "shim/bind/elf_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace sluice::bind {
+namespace {
+
+constexpr std::string_view kRegister = "__cudaRegisterFatBinary";
+
+struct Candidate {
+  std::string_view name;
+  std::uint64_t address;
+  std::uint64_t bytes;
+  void* target;
+};
+
+bool is_runtime_name(std::string_view name) {
+  if (name.starts_with("__")) name.remove_prefix(2);
+  return name.size() > 4 && name.starts_with("cuda") && name[4] >= 'A' && name[4] <= 'Z';
+}
+
+// The runtime's functions are hidden, so the linker made them local: binding says nothing here.
+bool is_defined_function(const Elf64_Sym& symbol) {
+  return ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
+}
+
+std::vector<Candidate> collect(const ElfFile::Symbols& symbols, const FindTarget& find_target) {
+  std::vector<Candidate> found;
+  // One look at the names tells most programs from CUDA programs.
+  if (symbols.names.find(kRegister) == std::string_view::npos) return found;
+  for (const Elf64_Sym& symbol : symbols.table) {
+    if (!is_defined_function(symbol)) continue;
+    const std::string_view name = symbols.name(symbol);
+    if (is_runtime_name(name))
+      found.push_back({name, symbol.st_value, symbol.st_size, find_target(name.data())});
+  }
+  return found;
+}
+
+/// Splits off functions that merely look like the runtime's (the user's, and static helpers that
+/// the compiler puts into every object): the runtime's own lie together, so an unknown name among
+/// them belongs to it and a lone one elsewhere does not.
+Result<std::vector<Candidate>> keep_runtime(std::vector<Candidate> found) {
+  std::uint64_t first = UINT64_MAX;
+  std::uint64_t last = 0;
+  for (const Candidate& entry : found) {
+    if (entry.target == nullptr) continue;
+    first = std::min(first, entry.address);
+    last = std::max(last, entry.address);
+  }
+  for (const Candidate& entry : found)
+    if (entry.target == nullptr && entry.address > first && entry.address < last)
+      return fail(
+          ErrorCode::kVersion,
+          sluice::format("its static CUDA runtime has {}, which Sluice's runtime lacks (is it "
+                         "of another CUDA version?); link with -cudart shared",
+                         entry.name));
+  std::erase_if(found, [](const Candidate& entry) { return entry.target == nullptr; });
+  return found;
+}
+
+/// A jump may reach into the padding behind a short function, never into another symbol.
+Status check_room(const ElfFile& file, const ElfFile::Symbols& symbols,
+                  std::vector<Candidate>* entries) {
+  std::sort(entries->begin(), entries->end(),
+            [](const Candidate& a, const Candidate& b) { return a.address < b.address; });
+  std::vector<std::uint64_t> starts;
+  for (const Elf64_Sym& symbol : symbols.table)
+    if (symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) <= STT_FUNC)
+      starts.push_back(symbol.st_value);
+  std::sort(starts.begin(), starts.end());
+  for (const Candidate& entry : *entries) {
+    const auto next = std::upper_bound(starts.begin(), starts.end(), entry.address);
+    const std::uint64_t room = next == starts.end() ? entry.bytes : *next - entry.address;
+    if (room < kJumpBytes || !file.is_code(entry.address, kJumpBytes))
+      return fail(ErrorCode::kUnsupported,
+                  sluice::format("{} in its static CUDA runtime cannot be redirected; link with "
+                                 "-cudart shared",
+                                 entry.name));
+  }
+  return {};
+}
+
+bool imports(const ElfFile::Symbols& dynamic, std::string_view wanted) {
+  for (const Elf64_Sym& symbol : dynamic.table)
+    if (symbol.st_shndx == SHN_UNDEF && dynamic.name(symbol) == wanted) return true;
+  return false;
+}
+
+std::array<std::uint8_t, kJumpBytes> jump_to(const void* target) {
+  std::array<std::uint8_t, kJumpBytes> code = {0x49, 0xBB, 0, 0,    0,    0,   0,
+                                               0,    0,    0, 0x41, 0xFF, 0xE3};
+  std::memcpy(code.data() + 2, &target, sizeof target);
+  return code;
+}
+
+}  // namespace
+
+Result<Plan> plan_binding(const std::string& path, const FindTarget& find_target) {
+  auto file = ElfFile::open(path.c_str());
+  if (!file) return Plan{};  // not an object that we could be asked to bind
+  const ElfFile::Symbols all = file->symbols(SHT_SYMTAB);
+  const ElfFile::Symbols dynamic = file->symbols(SHT_DYNSYM);
+  std::vector<Candidate> found = collect(all, find_target);
+  const bool has_runtime = std::any_of(
+      found.begin(), found.end(), [](const Candidate& entry) { return entry.name == kRegister; });
+  if (!has_runtime) {
+    if (all.table.empty() && file->has_section(".nv_fatbin") && !imports(dynamic, kRegister))
+      return fail(ErrorCode::kUnsupported,
+                  "links the CUDA runtime statically and is stripped: link with -cudart shared");
+    return Plan{};
+  }
+  SLUICE_TRY(std::vector<Candidate> entries, keep_runtime(std::move(found)));
+  SLUICE_CHECK(check_room(*file, all, &entries));
+  Plan plan;
+  plan.reserve(entries.size());
+  for (const Candidate& entry : entries) plan.push_back({entry.address, entry.target});
+  return plan;
+}
+
+Status apply_binding(std::uintptr_t load_base, const Plan& plan) {
+  if (plan.empty()) return {};
+  // The plan is sorted: one range of pages holds all entries. It is not executable meanwhile.
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t first = (load_base + plan.front().address) & ~(page - 1);
+  const std::uintptr_t end =
+      (load_base + plan.back().address + kJumpBytes + page - 1) & ~(page - 1);
+  auto* pages = reinterpret_cast<void*>(first);
+  if (::mprotect(pages, end - first, PROT_READ | PROT_WRITE) != 0)
+    return fail(system_error("this system forbids changing a program's code (execmod?)", errno));
+  for (const Entry& entry : plan) {
+    const auto code = jump_to(entry.target);
+    std::memcpy(reinterpret_cast<void*>(load_base + entry.address), code.data(), code.size());
+  }
+  if (::mprotect(pages, end - first, PROT_READ | PROT_EXEC) != 0)
+    return fail(system_error("making the program's code executable again", errno));
+  return {};
+}
+
+Result<std::size_t> bind_static_runtime(const Object& object, const FindTarget& find_target) {
+  SLUICE_TRY(Plan plan, plan_binding(object.path, find_target));
+  SLUICE_CHECK(apply_binding(object.load_base, plan));
+  return plan.size();
+}
+
+}  // namespace sluice::bind
