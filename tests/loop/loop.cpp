@@ -35,7 +35,15 @@ Result<shim::Connection> connect_loop() {
   // All leaked: the worker's thread runs until the process ends.
   auto* driver = new DriverTable;
   auto* ledger = new UnlimitedLedger;
-  SLUICE_TRY(server::link::Ready ready, server::start_driver(path, driver));
+  // The driver must not see what only concerns the client; on a server it runs in another
+  // environment.
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string kept = visible != nullptr ? visible : "";
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  auto started = server::start_driver(path, driver);
+  if (visible != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", kept.c_str(), 1);
+  if (!started) return fail(started.error());
+  server::link::Ready ready = std::move(*started);
   transport::LoopPair pair = transport::make_loop_pair();
   auto* worker = new server::Worker(*driver, std::move(pair.server), *ledger);
   std::thread([worker] {
