@@ -2,13 +2,17 @@
 // run.
 //
 // usage: HARNESS [ITERATIONS [SEED]]
+//        HARNESS --write-corpus DIR    writes the corpus into an existing folder, for libFuzzer
 #include "harness.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
+#include <string_view>
 
 namespace {
 
@@ -52,9 +56,24 @@ void mutate(Input& input, const Input& other, Random& random) {
   }
 }
 
+int write_corpus(const std::string& folder) {
+  int number = 0;
+  for (const Input& input : fuzz_corpus()) {
+    std::ofstream file(folder + "/seed" + std::to_string(number++), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(input.data()),
+               static_cast<std::streamsize>(input.size()));
+    if (!file.flush()) {
+      std::fprintf(stderr, "cannot write the corpus to %s\n", folder.c_str());
+      return 1;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--write-corpus") return write_corpus(argv[2]);
   const unsigned long iterations = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 10'000;
   Random random(argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1);
   const std::vector<Input> corpus = fuzz_corpus();
