@@ -11,7 +11,7 @@
 #include "protocol/wire.h"
 #include "shim/call.h"
 #include "shim/futex.h"
-#include "shim/record_assembler.h"
+#include "protocol/record_assembler.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -55,7 +55,7 @@ struct Traffic {
 
 /// Thread-safe. Lock order: send_mutex_ before replies_mutex_; receive_mutex_ before replies_mutex_
 /// and sleepers_mutex_.
-class Pipeline final : private RecordHandler {
+class Pipeline final : private wire::RecordHandler {
  public:
   static constexpr std::size_t kFlushBytes = 8 * 1024;
   static constexpr std::uint32_t kFlushRecords = 64;
@@ -157,7 +157,7 @@ class Pipeline final : private RecordHandler {
   std::atomic<bool> is_flushing_{false};
 
   std::mutex receive_mutex_;
-  RecordAssembler assembler_;
+  wire::RecordAssembler<transport::RecvSink> assembler_;
   std::mutex replies_mutex_;
   std::unordered_map<std::uint64_t, Reply*> replies_;
   std::mutex sleepers_mutex_;

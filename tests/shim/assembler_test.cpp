@@ -1,6 +1,7 @@
 // Framing: whatever the pieces in which bytes arrive, records come out whole; damaged framing is an
 // error.
-#include "shim/record_assembler.h"
+#include "protocol/record_assembler.h"
+#include "transport/transport.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,9 @@
 namespace sluice::shim {
 namespace {
 
-struct Collector final : RecordHandler {
+using RecordAssembler = wire::RecordAssembler<transport::RecvSink>;
+
+struct Collector final : wire::RecordHandler {
   std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> records;
   Status on_record(const wire::RecordHeader& header, std::span<const std::byte> body) override {
     records.emplace_back(header.seq, std::vector<std::byte>(body.begin(), body.end()));

@@ -5,7 +5,7 @@
 #include "protocol/all_rows.h"
 #include "shim/connect.h"
 #include "shim/process.h"
-#include "shim/record_assembler.h"
+#include "protocol/record_assembler.h"
 #include "transport/transport.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ inline wire::RecordHeader head(std::uint16_t opcode, unsigned flags, std::uint64
   return header;
 }
 
-class FakeServer final : private shim::RecordHandler {
+class FakeServer final : private wire::RecordHandler {
  public:
   /// Gets every record first; true = it is dealt with. Runs on the server's thread.
   using Hook = std::function<bool(FakeServer&, const Received&)>;
@@ -202,7 +202,7 @@ class FakeServer final : private shim::RecordHandler {
   }
 
   Hook hook_;
-  shim::RecordAssembler assembler_;
+  wire::RecordAssembler<transport::RecvSink> assembler_;
   std::unique_ptr<transport::Channel> channel_, client_end_;
   std::thread thread_;
   std::mutex send_mutex_;
