@@ -1,0 +1,37 @@
+#include "server/broker/ledger.h"
+
+#include <algorithm>
+
+namespace sluice::server {
+
+bool Ledger::charge(std::uint64_t session, const std::string& tenant, std::uint32_t device,
+                    std::uint64_t bytes, std::uint64_t limit_bytes) {
+  const std::uint64_t used = used_bytes(tenant, device);
+  if (used > limit_bytes || bytes > limit_bytes - used) return false;
+  by_tenant_[{tenant, device}] += bytes;
+  by_session_[{session, device}] += bytes;
+  return true;
+}
+
+void Ledger::refund(std::uint64_t session, const std::string& tenant, std::uint32_t device,
+                    std::uint64_t bytes) {
+  const auto held = by_session_.find({session, device});
+  if (held == by_session_.end()) return;
+  const std::uint64_t given = std::min(bytes, held->second);
+  held->second -= given;
+  by_tenant_[{tenant, device}] -= given;
+  if (held->second == 0) by_session_.erase(held);
+}
+
+void Ledger::drop(std::uint64_t session, const std::string& tenant) {
+  for (auto held = by_session_.lower_bound({session, 0});
+       held != by_session_.end() && held->first.first == session; held = by_session_.erase(held))
+    by_tenant_[{tenant, held->first.second}] -= held->second;
+}
+
+std::uint64_t Ledger::used_bytes(const std::string& tenant, std::uint32_t device) const {
+  const auto found = by_tenant_.find({tenant, device});
+  return found != by_tenant_.end() ? found->second : 0;
+}
+
+}  // namespace sluice::server

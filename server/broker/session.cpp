@@ -1,0 +1,191 @@
+// Sessions: from an authenticated client to a worker, and their end.
+#include "server/broker/session.h"
+
+#include "common/format.h"
+#include "common/log.h"
+#include "protocol/wire.h"
+
+#include <nlohmann/json.hpp>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace sluice::server {
+namespace {
+using namespace std::chrono_literals;
+constexpr auto kAttachTime = 10s;
+/// For a client that said goodbye: the worker ends by itself and reports its last figures.
+constexpr auto kEndGrace = 300ms;
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+}  // namespace
+
+void Broker::prestart() {
+  while (idle_.size() < options_.config.prestart_workers) {
+    auto worker = start_worker(options_.worker_executable);
+    if (!worker) return SLUICE_LOG_ERROR("session", "{}", worker.error().message);
+    idle_.push_back(std::move(*worker));
+  }
+}
+
+void Broker::start_session(const std::shared_ptr<Client>& client, const config::Tenant& tenant,
+                           const wire::Hello& hello) {
+  auto session = std::make_shared<Session>();
+  session->id = next_session_++;
+  session->tenant = tenant;
+  session->hello = hello;
+  session->started = Clock::now();
+  session->life_line = client;
+  if (auto random = config::fill_random(session->key); !random)
+    return refuse(client, wire::RefusalCode::kServer, random.error().message);
+  if (!idle_.empty()) {
+    session->worker = std::move(idle_.front());
+    idle_.pop_front();
+  } else {
+    auto worker = start_worker(options_.worker_executable);
+    if (!worker) return refuse(client, wire::RefusalCode::kServer, worker.error().message);
+    session->worker = std::move(*worker);
+  }
+  link::Start start;
+  start.driver_path = options_.config.driver;
+  start.session_id = session->id;
+  start.tenant = tenant.name;
+  start.memory_limit_bytes = {tenant.memory_limit_bytes};
+  client->session = session;
+  sessions_[session->id] = session;
+  watch(session->worker.link.get(), [this, session] { on_link(session); });
+  watch(session->worker.pidfd.get(), [this, session] { on_worker_exit(session); });
+  // If the worker is gone already, its exit is seen next.
+  static_cast<void>(link::send_message(session->worker.link.get(), start));
+  prestart();
+}
+
+std::uint64_t Broker::limit_of(const Session& session, std::uint32_t device) const {
+  const std::uint64_t hardware =
+      device < session.device_bytes.size() ? session.device_bytes[device] : 0;
+  return session.tenant.memory_limit_bytes != 0
+             ? std::min(session.tenant.memory_limit_bytes, hardware)
+             : hardware;
+}
+
+void Broker::on_link(const std::shared_ptr<Session>& session) {
+  auto received = link::receive_message(session->worker.link.get());
+  if (!received) return unwatch(session->worker.link.get());  // the exit follows
+  const auto answer = [&](std::uint32_t device, bool is_granted) {
+    static_cast<void>(link::send_message(
+        session->worker.link.get(),
+        link::Answer{is_granted, ledger_.used_bytes(session->tenant.name, device),
+                     limit_of(*session, device)}));
+  };
+  if (auto* ready = std::get_if<link::Ready>(&received->message)) {
+    on_ready(session, *ready);
+  } else if (const auto* failed = std::get_if<link::Failed>(&received->message)) {
+    if (const auto client = session->life_line.lock()) {
+      client->session = nullptr;
+      refuse(client, wire::RefusalCode::kServer, failed->message);
+    }
+  } else if (const auto* charge = std::get_if<link::Charge>(&received->message)) {
+    answer(charge->device, ledger_.charge(session->id, session->tenant.name, charge->device,
+                                          charge->bytes, limit_of(*session, charge->device)));
+  } else if (const auto* refund = std::get_if<link::Refund>(&received->message)) {
+    ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
+  } else if (const auto* query = std::get_if<link::QueryMemory>(&received->message)) {
+    answer(query->device, true);
+  } else if (const auto* stats = std::get_if<link::Stats>(&received->message)) {
+    session->stats = *stats;
+  }
+}
+
+void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& ready) {
+  const auto client = session->life_line.lock();
+  if (client == nullptr || !client->fd.valid()) return;
+  for (wire::DeviceRecord& device : ready.devices) {
+    session->device_bytes.push_back(device.total_bytes);
+    if (session->tenant.memory_limit_bytes != 0)
+      device.total_bytes = std::min(device.total_bytes, session->tenant.memory_limit_bytes);
+  }
+  wire::Welcome welcome;
+  welcome.protocol_version = wire::kProtocolVersion;
+  welcome.session_id = session->id;
+  welcome.session_key = session->key;
+  welcome.driver_version = std::min(ready.driver_version, session->hello.cuda_version);
+  welcome.worker_pid = session->worker.pid;
+  welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
+  welcome.devices = std::move(ready.devices);
+  session->is_welcome = true;
+  SLUICE_LOG_INFO("session",
+                  "session opened session={} tenant={} client={}:{} program={} worker={}",
+                  session->id, session->tenant.name, session->hello.host, session->hello.pid,
+                  session->hello.program, session->worker.pid);
+  if (!send(*client, welcome)) {
+    close_client(client);
+    return end_session(session);
+  }
+  at(Clock::now() + kAttachTime, [this, weak = std::weak_ptr<Session>(session)] {
+    const auto late = weak.lock();
+    if (late == nullptr || late->is_attached) return;
+    SLUICE_LOG_WARN("session", "session={} did not open its data connection in time", late->id);
+    end_session(late);
+  });
+}
+
+void Broker::end_session(const std::shared_ptr<Session>& session) {
+  if (session->is_ending) return;
+  session->is_ending = true;
+  const auto kill_now = [weak = std::weak_ptr<Session>(session)] {
+    if (const auto late = weak.lock()) ::kill(late->worker.pid, SIGKILL);
+  };
+  if (!session->is_attached) return kill_now();
+  at(Clock::now() + kEndGrace, kill_now);
+}
+
+void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
+  // Its last figures may still lie in the link.
+  while (handlers_.contains(session->worker.link.get())) on_link(session);
+  int status = 0;
+  ::waitpid(session->worker.pid, &status, 0);
+  unwatch(session->worker.pidfd.get());
+  ledger_.drop(session->id, session->tenant.name);
+  sessions_.erase(session->id);
+  const bool was_killed = WIFSIGNALED(status) && !session->is_ending;
+  if (was_killed)
+    SLUICE_LOG_WARN("session", "the worker of session={} tenant={} died of signal {}", session->id,
+                    session->tenant.name, WTERMSIG(status));
+  if (const auto client = session->life_line.lock()) {
+    client->session = nullptr;
+    if (!session->is_welcome && client->fd.valid())
+      refuse(client, wire::RefusalCode::kServer,
+             "the worker process ended while it started; the server's log says why");
+    else
+      close_client(client);  // the client sees the end of its life line
+  }
+  report(*session);
+}
+
+void Broker::report(const Session& session) {
+  const double seconds = std::chrono::duration<double>(Clock::now() - session.started).count();
+  const link::Stats& s = session.stats;
+  SLUICE_LOG_INFO("session",
+                  "session closed session={} tenant={} calls={} waits={} bytes_in={} bytes_out={} "
+                  "gpu_us={} memory_peak_bytes={} seconds={:.3f}",
+                  session.id, session.tenant.name, s.calls, s.waits, s.bytes_in, s.bytes_out,
+                  s.gpu_us, s.memory_peak_bytes, seconds);
+  if (options_.config.stats_file.empty()) return;
+  const nlohmann::json line = {
+      {"session", session.id},    {"tenant", session.tenant.name},
+      {"pid", session.hello.pid}, {"program", session.hello.program},
+      {"calls", s.calls},         {"waits", s.waits},
+      {"bytes_in", s.bytes_in},   {"bytes_out", s.bytes_out},
+      {"gpu_us", s.gpu_us},       {"memory_peak_bytes", s.memory_peak_bytes},
+      {"seconds", seconds}};
+  std::ofstream(options_.config.stats_file, std::ios::app) << line.dump() << "\n";
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,28 @@
+// What the broker keeps about a connection and about a session.
+#pragma once
+
+#include "server/broker/broker.h"
+
+namespace sluice::server {
+
+struct Broker::Client {
+  Fd fd;
+  std::vector<std::byte> received;
+  std::size_t frame_bytes = 0;
+  std::shared_ptr<Session> session;  ///< once it is a session's life line
+};
+
+struct Broker::Session {
+  std::uint64_t id = 0;
+  config::Tenant tenant;
+  wire::Hello hello;
+  wire::SessionKey key{};
+  WorkerProcess worker;
+  std::weak_ptr<Client> life_line;
+  std::vector<std::uint64_t> device_bytes;
+  link::Stats stats;
+  Clock::time_point started;
+  bool is_welcome = false, is_attached = false, is_ending = false;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,205 @@
+#include "server/config/config.h"
+
+#include "common/format.h"
+#include "server/config/nearest.h"
+#include "server/config/size.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+namespace sluice::config {
+namespace {
+
+/// One table being read: gives errors their place and finds keys that nobody asked for.
+class Section {
+ public:
+  Section(const toml::table& table, std::string where, const std::string& path)
+      : table_(table), where_(std::move(where)), path_(path) {}
+
+  template <class T>
+  Status read(std::string_view key, T* out) {
+    known_.push_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return {};
+    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) {
+      const auto value = node->value_exact<T>();
+      if (!value)
+        return wrong(*node, key, std::is_same_v<T, bool> ? "true or false" : "a text in quotes");
+      *out = *value;
+    } else {
+      const auto value = node->value_exact<std::int64_t>();
+      if (!value || *value < 0 || *value > 1'000'000)
+        return wrong(*node, key, "a number from 0 to 1000000");
+      *out = static_cast<T>(*value);
+    }
+    return {};
+  }
+
+  Status read_size(std::string_view key, std::uint64_t* out) {
+    std::string text;
+    SLUICE_CHECK(read(key, &text));
+    if (text.empty()) return {};
+    auto size = parse_size(text);
+    if (!size) return wrong(*table_.get(key), key, size.error().message);
+    *out = *size;
+    return {};
+  }
+
+  const toml::node* get(std::string_view key) {
+    known_.push_back(key);
+    return table_.get(key);
+  }
+
+  Status finish() const {
+    for (const auto& [key, node] : table_) {
+      const std::string_view name = key.str();
+      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+      const std::string_view like = nearest(name, known_);
+      return fail(ErrorCode::kInvalidArgument,
+                  format("{}:{}: unknown key \"{}\" in {}{}", path_, node.source().begin.line, name,
+                         where_, like.empty() ? "" : format("; did you mean \"{}\"?", like)));
+    }
+    return {};
+  }
+
+  [[nodiscard]] tl::unexpected<Error> wrong(const toml::node& node, std::string_view key,
+                                            std::string_view wanted) const {
+    return fail(ErrorCode::kInvalidArgument, format("{}:{}: {} in {}: expected {}", path_,
+                                                    node.source().begin.line, key, where_, wanted));
+  }
+
+ private:
+  const toml::table& table_;
+  std::string where_;
+  const std::string& path_;
+  std::vector<std::string_view> known_;
+};
+
+Status read_server(const toml::table& table, const std::string& path, Config* out) {
+  Section s(table, "[server]", path);
+  SLUICE_CHECK(s.read("driver", &out->driver));
+  SLUICE_CHECK(s.read("node", &out->node));
+  SLUICE_CHECK(s.read("log_level", &out->log_level));
+  SLUICE_CHECK(s.read("stats_file", &out->stats_file));
+  SLUICE_CHECK(s.read("allow_plaintext_network", &out->allow_plaintext_network));
+  SLUICE_CHECK(s.read("max_sessions", &out->max_sessions));
+  SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers));
+  if (const toml::node* listen = s.get("listen"); listen != nullptr) {
+    if (!listen->is_array())
+      return s.wrong(*listen, "listen",
+                     "a list of addresses, e.g. [\"unix:/run/sluiced.sock\", \"127.0.0.1:7627\"]");
+    for (const toml::node& entry : *listen->as_array()) {
+      const auto text = entry.value_exact<std::string>();
+      if (!text) return s.wrong(entry, "listen", "addresses in quotes");
+      auto address = transport::parse_address(*text);
+      if (!address) return s.wrong(entry, "listen", address.error().message);
+      out->listen.push_back(std::move(*address));
+    }
+  }
+  return s.finish();
+}
+
+Result<Tenant> read_tenant(const toml::table& table, const std::string& path) {
+  Section s(table, "[[tenant]]", path);
+  Tenant tenant;
+  std::string hash, file;
+  SLUICE_CHECK(s.read("name", &tenant.name));
+  SLUICE_CHECK(s.read("token_sha256", &hash));
+  SLUICE_CHECK(s.read("token_file", &file));
+  SLUICE_CHECK(s.read_size("memory_limit", &tenant.memory_limit_bytes));
+  SLUICE_CHECK(s.read("max_sessions", &tenant.max_sessions));
+  SLUICE_CHECK(s.finish());
+  const auto incomplete = [&](const std::string& what) {
+    return fail(ErrorCode::kInvalidArgument, format("{}:{}: tenant \"{}\": {}", path,
+                                                    table.source().begin.line, tenant.name, what));
+  };
+  if (tenant.name.empty()) return incomplete("name is missing");
+  if (hash.empty() == file.empty())
+    return incomplete("give either token_sha256 or token_file (sluicectl token new makes one)");
+  if (!hash.empty()) {
+    auto parsed = parse_hash(hash);
+    if (!parsed) return incomplete("token_sha256: " + parsed.error().message);
+    tenant.token_hash = *parsed;
+  } else {
+    auto token = read_token_file(file);
+    if (!token) return incomplete("token_file: " + token.error().message);
+    tenant.token_hash = hash_token(*token);
+  }
+  return tenant;
+}
+
+bool is_loopback(const transport::Address& address) {
+  return address.kind == transport::Address::Kind::kUnix || address.host == "localhost" ||
+         address.host == "::1" || address.host.starts_with("127.");
+}
+
+}  // namespace
+
+Result<Config> parse(const std::string& text, const std::string& path) {
+  const toml::parse_result parsed = toml::parse(text, path);
+  if (!parsed)
+    return fail(ErrorCode::kInvalidArgument,
+                format("{}:{}: {}", path, parsed.error().source().begin.line,
+                       std::string(parsed.error().description())));
+  const toml::table& root = parsed.table();
+  Config config;
+  Section top(root, "the file", path);
+  if (const toml::node* server = top.get("server"); server != nullptr) {
+    if (!server->is_table()) return top.wrong(*server, "server", "a [server] section");
+    SLUICE_CHECK(read_server(*server->as_table(), path, &config));
+  }
+  std::set<std::string> names;
+  if (const toml::node* tenants = top.get("tenant"); tenants != nullptr) {
+    if (!tenants->is_array())
+      return top.wrong(*tenants, "tenant", "[[tenant]] sections (two brackets)");
+    for (const toml::node& entry : *tenants->as_array()) {
+      if (!entry.is_table()) return top.wrong(entry, "tenant", "[[tenant]] sections");
+      SLUICE_TRY(Tenant tenant, read_tenant(*entry.as_table(), path));
+      if (!names.insert(tenant.name).second)
+        return fail(ErrorCode::kInvalidArgument, format("{}:{}: tenant \"{}\" is there twice", path,
+                                                        entry.source().begin.line, tenant.name));
+      config.tenants.push_back(std::move(tenant));
+    }
+  }
+  SLUICE_CHECK(top.finish());
+  return config;
+}
+
+Result<Config> load(const std::string& path) {
+  std::ifstream file(path);
+  if (!file)
+    return fail(ErrorCode::kNotFound, format("the configuration file {} cannot be read", path));
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse(text.str(), path);
+}
+
+Status check(const Config& config) {
+  constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
+  if (std::find(std::begin(kLevels), std::end(kLevels), config.log_level) == std::end(kLevels))
+    return fail(ErrorCode::kInvalidArgument,
+                format("log level \"{}\": expected trace, debug, info, warn, error or off",
+                       config.log_level));
+  if (config.listen.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                "no listen address: set listen in [server] or use --listen, e.g. --listen "
+                "unix:/run/sluiced.sock");
+  if (config.tenants.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                "no tenant: add a [[tenant]] section (name, token_sha256 or token_file)");
+  for (const transport::Address& address : config.listen)
+    if (!is_loopback(address) && !config.allow_plaintext_network)
+      return fail(ErrorCode::kInvalidArgument,
+                  format("listen address {}: tokens and data would cross the network unencrypted; "
+                         "listen on loopback, or set "
+                         "allow_plaintext_network = true in [server] if the network is trusted",
+                         address.text()));
+  return {};
+}
+
+}  // namespace sluice::config

@@ -1,0 +1,248 @@
+// Packets of the link: u32 type (the index in Message), then the fields in order; numbers are
+// little-endian, texts and lists are preceded by their u32 length. Each message lists its fields
+// once, for both directions. Broker and worker come from one build, so nothing is versioned; but
+// the broker does not trust a worker, so everything is checked.
+#include "server/link.h"
+
+#include "common/format.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace sluice::server::link {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>& out) : out_(out) {}
+
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void number(const T& value) { append(&value, sizeof value); }
+  void flag(const bool& value) { number(static_cast<std::uint8_t>(value)); }
+  void text(const std::string& value) {
+    number(static_cast<std::uint32_t>(value.size()));
+    append(value.data(), value.size());
+  }
+  template <std::size_t N>
+  void bytes(const std::array<std::uint8_t, N>& value) {
+    append(value.data(), N);
+  }
+  template <class T, class Each>
+  void list(std::vector<T>& values, std::size_t, Each each) {
+    number(static_cast<std::uint32_t>(values.size()));
+    for (T& value : values) each(value);
+  }
+
+ private:
+  void append(const void* data, std::size_t size) {
+    const auto* from = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), from, from + size);
+  }
+  std::vector<std::byte>& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> in) : in_(in) {}
+  [[nodiscard]] bool is_complete() const { return is_ok_ && in_.empty(); }
+  [[nodiscard]] bool is_ok() const { return is_ok_; }
+
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void number(T& value) { take(&value, sizeof value); }
+  void flag(bool& value) {
+    std::uint8_t byte = 0;
+    number(byte);
+    value = byte != 0;
+  }
+  void text(std::string& value) {
+    std::uint32_t size = 0;
+    number(size);
+    if (!is_ok_ || size > in_.size()) return void(is_ok_ = false);
+    value.resize(size);
+    take(value.data(), size);
+  }
+  template <std::size_t N>
+  void bytes(std::array<std::uint8_t, N>& value) {
+    take(value.data(), N);
+  }
+  template <class T, class Each>
+  void list(std::vector<T>& values, std::size_t count_max, Each each) {
+    std::uint32_t count = 0;
+    number(count);
+    if (!is_ok_ || count > count_max) return void(is_ok_ = false);
+    for (std::uint32_t i = 0; i < count && is_ok_; ++i) each(values.emplace_back());
+  }
+
+ private:
+  void take(void* to, std::size_t size) {
+    if (!is_ok_ || size > in_.size()) return void(is_ok_ = false);
+    if (size != 0) std::memcpy(to, in_.data(), size);
+    in_ = in_.subspan(size);
+  }
+  std::span<const std::byte> in_;
+  bool is_ok_ = true;
+};
+
+template <class Io>
+void fields(Io& io, wire::DeviceRecord& m) {
+  io.text(m.name);
+  io.bytes(m.uuid);
+  io.text(m.pci_bus_id);
+  io.number(m.total_bytes);
+  io.list(m.attributes, wire::kAttributeCountMax, [&io](auto& attribute) {
+    io.number(attribute.first);
+    io.number(attribute.second);
+  });
+}
+template <class Io>
+void fields(Io& io, Start& m) {
+  io.text(m.driver_path);
+  io.number(m.session_id);
+  io.text(m.tenant);
+  io.list(m.memory_limit_bytes, wire::kDeviceCountMax, [&io](auto& limit) { io.number(limit); });
+}
+template <class Io>
+void fields(Io&, AttachData&) {}
+template <class Io>
+void fields(Io& io, Answer& m) {
+  io.flag(m.is_granted);
+  io.number(m.used_bytes);
+  io.number(m.limit_bytes);
+}
+template <class Io>
+void fields(Io& io, Ready& m) {
+  io.number(m.driver_version);
+  io.list(m.devices, wire::kDeviceCountMax, [&io](auto& device) { fields(io, device); });
+}
+template <class Io>
+void fields(Io& io, Failed& m) {
+  io.text(m.message);
+}
+template <class Io>
+void fields(Io& io, Charge& m) {
+  io.number(m.device);
+  io.number(m.bytes);
+}
+template <class Io>
+void fields(Io& io, Refund& m) {
+  io.number(m.device);
+  io.number(m.bytes);
+}
+template <class Io>
+void fields(Io& io, QueryMemory& m) {
+  io.number(m.device);
+}
+template <class Io>
+void fields(Io& io, Stats& m) {
+  for (auto* value :
+       {&m.calls, &m.waits, &m.bytes_in, &m.bytes_out, &m.gpu_us, &m.memory_peak_bytes})
+    io.number(*value);
+}
+
+template <std::size_t I = 0>
+Result<Message> decode(std::uint32_t type, Reader& reader) {
+  if constexpr (I < std::variant_size_v<Message>) {
+    if (type != I) return decode<I + 1>(type, reader);
+    std::variant_alternative_t<I, Message> message;
+    fields(reader, message);
+    if (!reader.is_complete())
+      return fail(ErrorCode::kProtocol, format("damaged link message of type {}", type));
+    return Message(std::move(message));
+  } else {
+    return fail(ErrorCode::kProtocol, format("unknown link message type {}", type));
+  }
+}
+
+/// Keeps the first passed descriptor and closes any other.
+Fd take_descriptor(msghdr& header) {
+  Fd first;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      Fd owned(fd);
+      if (!first.valid()) first = std::move(owned);
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+Status send_message(int fd, const Message& message, int passed_fd) {
+  std::vector<std::byte> bytes;
+  Writer writer(bytes);
+  writer.number(static_cast<std::uint32_t>(message.index()));
+  Message copy = message;  // the field lists serve both directions, so they take mutable references
+  std::visit([&writer](auto& m) { fields(writer, m); }, copy);
+  if (bytes.size() > kMessageBytesMax)
+    return fail(ErrorCode::kInvalidArgument, format("link message of {} bytes (allowed: up to {})",
+                                                    bytes.size(), kMessageBytesMax));
+  iovec part{bytes.data(), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (passed_fd >= 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(c), &passed_fd, sizeof passed_fd);
+  }
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(fd, &header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return {};
+  if (errno == EPIPE || errno == ECONNRESET)
+    return fail(ErrorCode::kPeerClosed, "the other end of the link is gone");
+  if (errno == EAGAIN)
+    return fail(ErrorCode::kTimeout, "the other end of the link does not read its messages");
+  return fail(system_error("sending on the link", errno));
+}
+
+Result<Received> receive_message(int fd) {
+  std::vector<std::byte> bytes(kMessageBytesMax);
+  iovec part{bytes.data(), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && errno == EAGAIN) return fail(ErrorCode::kTimeout, "no message is waiting");
+  if (got == 0 || (got < 0 && errno == ECONNRESET))
+    return fail(ErrorCode::kPeerClosed, "the other end of the link is gone");
+  if (got < 0) return fail(system_error("receiving on the link", errno));
+  Fd passed = take_descriptor(header);
+  if ((header.msg_flags & MSG_TRUNC) != 0)
+    return fail(ErrorCode::kProtocol,
+                format("link message of more than {} bytes", kMessageBytesMax));
+  const std::span<const std::byte> whole(bytes);
+  Reader reader(whole.first(static_cast<std::size_t>(got)));
+  std::uint32_t type = 0;
+  reader.number(type);
+  if (!reader.is_ok()) return fail(ErrorCode::kProtocol, "damaged link message: no type");
+  SLUICE_TRY(Message message, decode(type, reader));
+  return Received{std::move(message), std::move(passed)};
+}
+
+}  // namespace sluice::server::link
