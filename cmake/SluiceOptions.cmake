@@ -9,7 +9,7 @@ endif()
 
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror)
 # Unique symbols of inline statics would be shared with the application across our libraries.
-add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>)
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 add_link_options(-Wl,-z,defs -Wl,--as-needed)
 
 if(SLUICE_SANITIZE)

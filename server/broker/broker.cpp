@@ -113,6 +113,7 @@ void Broker::accept_on(int listen_fd) {
   for (;;) {
     Fd fd(::accept4(listen_fd, nullptr, nullptr, SOCK_CLOEXEC));
     if (!fd.valid()) return;
+    transport::set_stream_options(fd.get());
     const auto waiting = std::count_if(clients_.begin(), clients_.end(),
                                        [](const auto& c) { return c.second->session == nullptr; });
     if (static_cast<std::size_t>(waiting) >= kUnauthenticatedMax) {
