@@ -8,6 +8,9 @@ import subprocess
 import tempfile
 import time
 import unittest
+import warnings
+
+warnings.simplefilter("ignore", ResourceWarning)  # /proc files are closed by the collector soon enough
 
 BUILD = os.environ["SLUICE_BUILD"]
 HOLD = os.environ["SLUICE_HOLD"]
