@@ -1,0 +1,46 @@
+// If the ledger is wrong, a tenant gets more than its slice, or loses memory that nobody holds.
+#include "server/broker/ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::server {
+
+TEST(Ledger, RefusesAChargeThatWouldPassTheLimit) {
+  Ledger ledger;
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 60, 100));
+  EXPECT_FALSE(ledger.charge(1, "a", 0, 41, 100));
+  EXPECT_EQ(60u, ledger.used_bytes("a", 0)) << "a refusal changed the account";
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 40, 100));
+  EXPECT_FALSE(ledger.charge(1, "a", 0, 1, 100));
+  EXPECT_FALSE(ledger.charge(2, "b", 0, ~0ull, 100)) << "overflow";
+}
+
+TEST(Ledger, AddsUpTheSessionsOfATenantAndKeepsTenantsApart) {
+  Ledger ledger;
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 60, 100));
+  EXPECT_FALSE(ledger.charge(2, "a", 0, 60, 100));
+  EXPECT_TRUE(ledger.charge(3, "b", 0, 60, 100));
+  EXPECT_TRUE(ledger.charge(2, "a", 1, 60, 100)) << "another device";
+}
+
+TEST(Ledger, NeverRefundsMoreThanTheSessionHolds) {
+  Ledger ledger;
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 30, 100));
+  EXPECT_TRUE(ledger.charge(2, "a", 0, 30, 100));
+  ledger.refund(1, "a", 0, 1000);
+  EXPECT_EQ(30u, ledger.used_bytes("a", 0));
+  ledger.refund(7, "a", 0, 10);
+  EXPECT_EQ(30u, ledger.used_bytes("a", 0));
+}
+
+TEST(Ledger, ForgetsExactlyWhatADeadSessionHeld) {
+  Ledger ledger;
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 30, 100));
+  EXPECT_TRUE(ledger.charge(1, "a", 1, 20, 100));
+  EXPECT_TRUE(ledger.charge(2, "a", 0, 10, 100));
+  ledger.drop(1, "a");
+  EXPECT_EQ(10u, ledger.used_bytes("a", 0));
+  EXPECT_EQ(0u, ledger.used_bytes("a", 1));
+}
+
+}  // namespace sluice::server
