@@ -123,11 +123,13 @@ TEST_F(Errors, CallsAfterTeardownAreDeinitialized) {
 
 TEST_F(Errors, TeardownDoesNotWaitForAServerThatIsStuck) {
   // A program's exit must not hang on the network.
-  std::mutex blocked;
-  std::unique_lock hold(blocked);
-  start([&](FakeServer&, const Received& record) {
-    if (record.header.opcode == static_cast<std::uint16_t>(wire::Opcode::launch))
-      std::lock_guard wait(blocked);
+  // Shared with the server's thread, which outlives this function.
+  auto blocked = std::make_shared<std::mutex>();
+  std::unique_lock hold(*blocked);
+  start([blocked](FakeServer&, const Received& record) {
+    if (record.header.opcode == static_cast<std::uint16_t>(wire::Opcode::launch)) {
+      std::lock_guard wait(*blocked);
+    }
     return false;
   });
   CUfunction f = function();
