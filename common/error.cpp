@@ -6,17 +6,28 @@ namespace sluice {
 
 const char* error_code_name(ErrorCode code) noexcept {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "invalid_argument";
-    case ErrorCode::kNotFound: return "not_found";
-    case ErrorCode::kPermission: return "permission";
-    case ErrorCode::kExhausted: return "exhausted";
-    case ErrorCode::kTimeout: return "timeout";
-    case ErrorCode::kPeerClosed: return "peer_closed";
-    case ErrorCode::kProtocol: return "protocol";
-    case ErrorCode::kVersion: return "version";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kSystem: return "system";
-    case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kPermission:
+      return "permission";
+    case ErrorCode::kExhausted:
+      return "exhausted";
+    case ErrorCode::kTimeout:
+      return "timeout";
+    case ErrorCode::kPeerClosed:
+      return "peer_closed";
+    case ErrorCode::kProtocol:
+      return "protocol";
+    case ErrorCode::kVersion:
+      return "version";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kSystem:
+      return "system";
+    case ErrorCode::kInternal:
+      return "internal";
   }
   return "unknown";
 }

@@ -7,17 +7,17 @@
 namespace sluice {
 
 enum class ErrorCode {
-  kInvalidArgument,   ///< the caller, a file or a user gave something unusable
-  kNotFound,          ///< a file, tenant, device or symbol does not exist
-  kPermission,        ///< authentication or access was refused
-  kExhausted,         ///< a limit, quota or resource is used up
-  kTimeout,           ///< a deadline passed
-  kPeerClosed,        ///< the other side ended the connection in an orderly way or died
-  kProtocol,          ///< the peer sent something the protocol does not allow
-  kVersion,           ///< the two sides do not understand each other's version
-  kUnsupported,       ///< known, but not available in this build or on this machine
-  kSystem,            ///< a system call failed
-  kInternal,          ///< a bug of ours
+  kInvalidArgument,  ///< the caller, a file or a user gave something unusable
+  kNotFound,         ///< a file, tenant, device or symbol does not exist
+  kPermission,       ///< authentication or access was refused
+  kExhausted,        ///< a limit, quota or resource is used up
+  kTimeout,          ///< a deadline passed
+  kPeerClosed,       ///< the other side ended the connection in an orderly way or died
+  kProtocol,         ///< the peer sent something the protocol does not allow
+  kVersion,          ///< the two sides do not understand each other's version
+  kUnsupported,      ///< known, but not available in this build or on this machine
+  kSystem,           ///< a system call failed
+  kInternal,         ///< a bug of ours
 };
 
 /// Name of the code as it appears in logs, e.g. "not_found".

@@ -1,10 +1,11 @@
-// sluice::format: fmt's syntax, compiled into us so that the application's own fmt is never touched.
+// sluice::format: fmt's syntax, compiled into us so that the application's own fmt is never
+// touched.
 #pragma once
+
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>
-
-#include <fmt/core.h>
 
 namespace sluice {
 

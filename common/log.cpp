@@ -31,12 +31,18 @@ LogLevel level_from(std::string_view text, LogLevel fallback) {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kTrace: return spdlog::level::trace;
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: return spdlog::level::off;
+    case LogLevel::kTrace:
+      return spdlog::level::trace;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::off;
 }
@@ -60,7 +66,9 @@ spdlog::logger* make_logger(std::string_view component, std::string_view file) {
 
 }  // namespace
 
-std::string vformat(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
+std::string vformat(fmt::string_view text, fmt::format_args args) {
+  return fmt::vformat(text, args);
+}
 
 void log_open(std::string_view component, std::string_view level_text, LogLevel fallback,
               std::string_view file) {
@@ -75,7 +83,9 @@ void log_open_from_environment(std::string_view component, LogLevel fallback) {
   log_open(component, level ? level : "", fallback, file ? file : "");
 }
 
-bool log_enabled(LogLevel level) noexcept { return level >= g_level.load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) noexcept {
+  return level >= g_level.load(std::memory_order_relaxed);
+}
 
 void log_line(LogLevel level, std::string_view category, std::string_view message) noexcept {
   try {

@@ -1,5 +1,6 @@
-// The private connection between the broker and one of its workers: a SOCK_SEQPACKET pair, one message per packet, both
-// ends from the same build. The worker asks, the broker answers in order; start, attach and stop come from the broker.
+// The private connection between the broker and one of its workers: a SOCK_SEQPACKET pair, one
+// message per packet, both ends from the same build. The worker asks, the broker answers in order;
+// start, attach and stop come from the broker.
 #pragma once
 
 #include "common/fd.h"
@@ -16,41 +17,56 @@ namespace sluice::server::link {
 
 // ---- broker -> worker
 struct Start {
-  std::string driver_path;            ///< the libcuda.so.1 to load
+  std::string driver_path;  ///< the libcuda.so.1 to load
   std::uint64_t session_id = 0;
   std::string tenant;
-  std::vector<std::uint64_t> memory_limit_bytes;  ///< per device of the session; 0 = the device's own size
+  std::vector<std::uint64_t>
+      memory_limit_bytes;  ///< per device of the session; 0 = the device's own size
 };
-struct AttachData {};                 ///< carries the data connection's descriptor
-struct Answer {                       ///< to the oldest unanswered Charge or QueryMemory
+struct AttachData {};  ///< carries the data connection's descriptor
+struct Answer {        ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;
-  std::uint64_t used_bytes = 0;       ///< by the tenant on that device, after the charge
+  std::uint64_t used_bytes = 0;  ///< by the tenant on that device, after the charge
   std::uint64_t limit_bytes = 0;
 };
 
 // ---- worker -> broker
-struct Ready {                        ///< answers Start; the driver is loaded and initialised
+struct Ready {  ///< answers Start; the driver is loaded and initialised
   std::int32_t driver_version = 0;
   std::vector<wire::DeviceRecord> devices;
 };
-struct Failed { std::string message; };  ///< answers Start: e.g. "no libcuda.so.1 at ..."
-struct Charge { std::uint32_t device = 0; std::uint64_t bytes = 0; };  ///< before a driver allocation
-struct Refund { std::uint32_t device = 0; std::uint64_t bytes = 0; };  ///< after a free or a failed allocation; no answer
-struct QueryMemory { std::uint32_t device = 0; };
-struct Stats {                        ///< cumulative; sent every 500 ms while changing, and last before exit
-  std::uint64_t calls = 0;            ///< records executed
-  std::uint64_t waits = 0;            ///< of these, answered round trips
+struct Failed {
+  std::string message;
+};  ///< answers Start: e.g. "no libcuda.so.1 at ..."
+struct Charge {
+  std::uint32_t device = 0;
+  std::uint64_t bytes = 0;
+};  ///< before a driver allocation
+struct Refund {
+  std::uint32_t device = 0;
+  std::uint64_t bytes = 0;
+};  ///< after a free or a failed allocation; no answer
+struct QueryMemory {
+  std::uint32_t device = 0;
+};
+struct Stats {              ///< cumulative; sent every 500 ms while changing, and last before exit
+  std::uint64_t calls = 0;  ///< records executed
+  std::uint64_t waits = 0;  ///< of these, answered round trips
   std::uint64_t bytes_in = 0, bytes_out = 0;  ///< on the data channel
-  std::uint64_t gpu_us = 0;           ///< device busy time measured with events
+  std::uint64_t gpu_us = 0;                   ///< device busy time measured with events
   std::uint64_t memory_peak_bytes = 0;
 };
 
-using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory, Stats>;
+using Message =
+    std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory, Stats>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.
 Status send_message(int fd, const Message& message, int passed_fd = -1);
-struct Received { Message message; Fd passed; };
+struct Received {
+  Message message;
+  Fd passed;
+};
 /// Blocks; decoding errors are kProtocol.
 Result<Received> receive_message(int fd);
 

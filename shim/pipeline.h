@@ -8,10 +8,10 @@
 
 #include "common/fd.h"
 #include "protocol/opcodes.h"
+#include "protocol/record_assembler.h"
 #include "protocol/wire.h"
 #include "shim/call.h"
 #include "shim/futex.h"
-#include "protocol/record_assembler.h"
 #include "transport/transport.h"
 
 #include <pthread.h>

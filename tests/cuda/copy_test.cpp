@@ -20,7 +20,8 @@ class CopyTest : public KernelTest {
 };
 
 TEST_F(CopyTest, EverySizeArrivesWhole) {
-  const std::size_t sizes[] = {1, 2, 7, 8, 9, 63, 4096, 65535, 65536, 262143, 262144, 262145, 1 << 20, (3 << 20) + 17};
+  const std::size_t sizes[] = {1,     2,     7,      8,      9,      63,      4096,
+                               65535, 65536, 262143, 262144, 262145, 1 << 20, (3 << 20) + 17};
   for (std::size_t bytes : sizes) {
     const auto data = noise(bytes, static_cast<unsigned>(bytes));
     std::vector<unsigned char> back(bytes, 0);

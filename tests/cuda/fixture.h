@@ -1,5 +1,6 @@
-// Shared by the conformance bodies: every test of this folder runs on softgpu directly and through the shim on every
-// transport; a difference between the targets is by definition a bug of the shim or the server.
+// Shared by the conformance bodies: every test of this folder runs on softgpu directly and through
+// the shim on every transport; a difference between the targets is by definition a bug of the shim
+// or the server.
 #pragma once
 
 #include <cuda.h>
@@ -14,12 +15,15 @@ namespace sluice::test {
 
 inline std::string result_name(CUresult result) {
   const char* name = nullptr;
-  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) return std::to_string(result);
+  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
+    return std::to_string(result);
   return name;
 }
 
-#define EXPECT_CU(expected, call) EXPECT_EQ(::sluice::test::result_name(expected), ::sluice::test::result_name(call)) << #call
-#define ASSERT_CU(expected, call) ASSERT_EQ(::sluice::test::result_name(expected), ::sluice::test::result_name(call)) << #call
+#define EXPECT_CU(expected, call) \
+  EXPECT_EQ(::sluice::test::result_name(expected), ::sluice::test::result_name(call)) << #call
+#define ASSERT_CU(expected, call) \
+  ASSERT_EQ(::sluice::test::result_name(expected), ::sluice::test::result_name(call)) << #call
 #define EXPECT_OK(call) EXPECT_CU(CUDA_SUCCESS, call)
 #define ASSERT_OK(call) ASSERT_CU(CUDA_SUCCESS, call)
 
@@ -98,7 +102,8 @@ loop:
 }
 )PTX";
 
-/// A fresh context of its own on device 0, so that a sticky error of one test cannot reach the next.
+/// A fresh context of its own on device 0, so that a sticky error of one test cannot reach the
+/// next.
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -139,8 +144,10 @@ class KernelTest : public CudaTest {
     EXPECT_OK(cuMemcpyDtoH(&value, p, 4));
     return value;
   }
-  CUresult launch(const char* name, std::vector<void*> params, unsigned grid = 1, unsigned block = 1, CUstream stream = nullptr) {
-    return cuLaunchKernel(function(name), grid, 1, 1, block, 1, 1, 0, stream, params.data(), nullptr);
+  CUresult launch(const char* name, std::vector<void*> params, unsigned grid = 1,
+                  unsigned block = 1, CUstream stream = nullptr) {
+    return cuLaunchKernel(function(name), grid, 1, 1, block, 1, 1, 0, stream, params.data(),
+                          nullptr);
   }
 
   CUmodule module_ = nullptr;

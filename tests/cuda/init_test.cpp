@@ -12,9 +12,13 @@ TEST(Init, ReportsADriverVersionOfAtLeastTwelve) {
   EXPECT_GE(version, 12000);
 }
 
-TEST(Init, RefusesFlagsThatDoNotExist) { EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuInit(4)); }
+TEST(Init, RefusesFlagsThatDoNotExist) {
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuInit(4));
+}
 
-TEST(Init, RefusesANullVersionPointer) { EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuDriverGetVersion(nullptr)); }
+TEST(Init, RefusesANullVersionPointer) {
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuDriverGetVersion(nullptr));
+}
 
 TEST(Init, NamesAndDescribesErrors) {
   const char* text = nullptr;
@@ -42,8 +46,10 @@ TEST(Init, FindsEntryPointsByNameAndVersion) {
   ASSERT_OK(cuGetProcAddress("cuMemAlloc", &new_form, 12000, 0, &status));
   EXPECT_EQ(CU_GET_PROC_ADDRESS_SUCCESS, status);
   EXPECT_NE(nullptr, new_form);
-  ASSERT_OK(cuGetProcAddress("cuStreamSynchronize", &old_form, 12000, CU_GET_PROC_ADDRESS_DEFAULT, nullptr));
-  ASSERT_OK(cuGetProcAddress("cuStreamSynchronize", &new_form, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
+  ASSERT_OK(cuGetProcAddress("cuStreamSynchronize", &old_form, 12000, CU_GET_PROC_ADDRESS_DEFAULT,
+                             nullptr));
+  ASSERT_OK(cuGetProcAddress("cuStreamSynchronize", &new_form, 12000,
+                             CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
   EXPECT_NE(old_form, new_form) << "the per-thread form is the same function";
 }
 

@@ -31,8 +31,8 @@ TEST_F(LaunchTest, ImpossibleShapesAreRefusedAtTheCall) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, launch("set_value", params, 0, 1));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, launch("set_value", params, 1, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, launch("set_value", params, 1, 4096));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            cuLaunchKernel(function("set_value"), 1, 1, 1, 1, 1, 1, 64u << 20, nullptr, params.data(), nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(function("set_value"), 1, 1, 1, 1, 1, 1,
+                                                     64u << 20, nullptr, params.data(), nullptr));
   EXPECT_EQ(0u, read_word(p)) << "a refused launch ran";
 }
 
@@ -41,7 +41,8 @@ TEST_F(LaunchTest, AThousandLaunchesKeepTheirOrder) {
   unsigned n = 1;
   CUfunction f = function("add_one");
   void* params[] = {&p, &n};
-  for (int i = 0; i < 1000; ++i) ASSERT_OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  for (int i = 0; i < 1000; ++i)
+    ASSERT_OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
   EXPECT_EQ(1000u, read_word(p));
 }
 
@@ -73,7 +74,8 @@ TEST_F(LaunchTest, HostFunctionsRunInStreamOrder) {
   unsigned rotations = 100000;
   std::atomic<int> ran{0};
   ASSERT_OK(launch("slow_set", {&p, &value, &rotations}, 1, 1, stream));
-  const CUresult result = cuLaunchHostFunc(stream, [](void* data) { *static_cast<std::atomic<int>*>(data) += 1; }, &ran);
+  const CUresult result = cuLaunchHostFunc(
+      stream, [](void* data) { *static_cast<std::atomic<int>*>(data) += 1; }, &ran);
   ASSERT_OK(result);
   ASSERT_OK(cuStreamSynchronize(stream));
   EXPECT_EQ(1, ran.load());

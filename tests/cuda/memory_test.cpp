@@ -30,7 +30,8 @@ TEST_F(MemoryTest, FreeOfNullIsFineAndOfAStrangerIsRefused) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFree(0x12345678));
   CUdeviceptr p = 0;
   ASSERT_OK(cuMemAlloc(&p, 4096));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFree(p + 256)) << "an address inside an allocation is not an allocation";
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFree(p + 256))
+      << "an address inside an allocation is not an allocation";
   EXPECT_OK(cuMemFree(p));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuMemFree(p)) << "freed twice";
 }
@@ -100,12 +101,13 @@ TEST_F(MemoryTest, PointerAttributesTellDeviceFromHost) {
   EXPECT_EQ(context_, owner);
   void* host = nullptr;
   ASSERT_OK(cuMemHostAlloc(&host, 8192, 0));
-  ASSERT_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(host)));
+  ASSERT_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  reinterpret_cast<CUdeviceptr>(host)));
   EXPECT_EQ(CU_MEMORYTYPE_HOST, type);
   ASSERT_OK(cuMemFreeHost(host));
   int local = 0;
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(&local)));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                            reinterpret_cast<CUdeviceptr>(&local)));
 }
 
 TEST_F(MemoryTest, PinnedMemoryIsOrdinaryMemoryToTheProgram) {
@@ -125,7 +127,8 @@ TEST_F(MemoryTest, PinnedMemoryIsOrdinaryMemoryToTheProgram) {
 TEST_F(MemoryTest, HostMemoryCanBeRegisteredOnce) {
   std::vector<unsigned char> buffer(65536, 1);
   ASSERT_OK(cuMemHostRegister(buffer.data(), buffer.size(), 0));
-  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuMemHostRegister(buffer.data(), buffer.size(), 0));
+  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+            cuMemHostRegister(buffer.data(), buffer.size(), 0));
   EXPECT_OK(cuMemHostUnregister(buffer.data()));
   EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(buffer.data()));
 }

@@ -47,9 +47,12 @@ TEST_F(ModuleTest, BadPtxIsExplainedInTheLogOfTheCall) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
   CUmodule m = nullptr;
-  EXPECT_CU(CUDA_ERROR_INVALID_PTX,
-            cuModuleLoadDataEx(&m, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate; }\n", 2,
-                               options, values));
+  EXPECT_CU(
+      CUDA_ERROR_INVALID_PTX,
+      cuModuleLoadDataEx(
+          &m,
+          ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate; }\n", 2,
+          options, values));
   EXPECT_NE('\0', log[0]);
   EXPECT_OK(cuCtxSynchronize()) << "a failed load is not sticky";
 }
@@ -84,7 +87,8 @@ TEST_F(ModuleTest, LibrariesLoadWithoutAContextAndShareKernels) {
   CUdeviceptr p = words(1);
   unsigned value = 31;
   void* params[] = {&p, &value};
-  ASSERT_OK(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  ASSERT_OK(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr,
+                           params, nullptr));
   EXPECT_EQ(31u, read_word(p));
   CUfunction f = nullptr;
   value = 32;

@@ -88,7 +88,8 @@ TEST_F(StreamTest, EveryThreadHasItsOwnDefaultStream) {
       EXPECT_OK(cuCtxSetCurrent(context_));
       CUdeviceptr word = p + 4 * t;
       unsigned n = 1;
-      for (int i = 0; i < 50; ++i) EXPECT_OK(launch("add_one", {&word, &n}, 1, 1, CU_STREAM_PER_THREAD));
+      for (int i = 0; i < 50; ++i)
+        EXPECT_OK(launch("add_one", {&word, &n}, 1, 1, CU_STREAM_PER_THREAD));
       EXPECT_OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
     });
   for (auto& thread : threads) thread.join();
@@ -130,7 +131,8 @@ TEST_F(StreamTest, ThreadsLaunchSideBySide) {
       EXPECT_OK(cuStreamDestroy(stream));
     });
   for (auto& thread : threads) thread.join();
-  for (unsigned t = 0; t < thread_count; ++t) EXPECT_EQ(100u, read_word(p + 4 * t)) << "thread " << t;
+  for (unsigned t = 0; t < thread_count; ++t)
+    EXPECT_EQ(100u, read_word(p + 4 * t)) << "thread " << t;
 }
 
 }  // namespace sluice::test

@@ -1,5 +1,5 @@
-// hold MIB: holds MIB of device memory, prints "ready FREE TOTAL", then launches and synchronises until a call fails or
-// a line comes on stdin. Prints "failed NAME" (exit 3) or "done" (exit 0).
+// hold MIB: holds MIB of device memory, prints "ready FREE TOTAL", then launches and synchronises
+// until a call fails or a line comes on stdin. Prints "failed NAME" (exit 3) or "done" (exit 0).
 #include <cuda.h>
 #include <poll.h>
 #include <unistd.h>
@@ -9,7 +9,8 @@
 
 static const char* const kPtx =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
-    ".visible .entry touch(.param .u64 p)\n{\n .reg .b32 %r;\n .reg .b64 %a;\n ld.param.u64 %a, [p];\n"
+    ".visible .entry touch(.param .u64 p)\n{\n .reg .b32 %r;\n .reg .b64 %a;\n ld.param.u64 %a, "
+    "[p];\n"
     " ld.global.u32 %r, [%a];\n add.u32 %r, %r, 1;\n st.global.u32 [%a], %r;\n ret;\n}\n";
 
 static void stop_on(CUresult result, const char* what) {
@@ -42,7 +43,8 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   for (;;) {
     void* params[] = {&p};
-    stop_on(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr), "cuLaunchKernel");
+    stop_on(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr),
+            "cuLaunchKernel");
     stop_on(cuCtxSynchronize(), "cuCtxSynchronize");
     pollfd in{0, POLLIN, 0};
     if (poll(&in, 1, 5) > 0) break;

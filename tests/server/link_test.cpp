@@ -2,7 +2,6 @@
 #include "server/link.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,7 +27,8 @@ class LinkTest : public ::testing::Test {
 };
 
 TEST_F(LinkTest, CarriesEveryFieldOfAStart) {
-  const Start out = round_trip(Start{"/opt/driver/libcuda.so.1", 42, "research", {1, 2, 1ull << 40}});
+  const Start out =
+      round_trip(Start{"/opt/driver/libcuda.so.1", 42, "research", {1, 2, 1ull << 40}});
   EXPECT_EQ("/opt/driver/libcuda.so.1", out.driver_path);
   EXPECT_EQ(42u, out.session_id);
   EXPECT_EQ("research", out.tenant);

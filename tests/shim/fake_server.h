@@ -3,9 +3,9 @@
 #pragma once
 
 #include "protocol/all_rows.h"
+#include "protocol/record_assembler.h"
 #include "shim/connect.h"
 #include "shim/process.h"
-#include "protocol/record_assembler.h"
 #include "transport/transport.h"
 
 #include <gtest/gtest.h>

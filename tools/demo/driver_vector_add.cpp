@@ -71,11 +71,13 @@ int main() {
   check(cuMemcpyHtoD(da, a.data(), bytes), "cuMemcpyHtoD");
   check(cuMemcpyHtoD(db, b.data(), bytes), "cuMemcpyHtoD");
   void* params[] = {&da, &db, &dsum, &n};
-  check(cuLaunchKernel(function, (n + 255) / 256, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr), "cuLaunchKernel");
+  check(cuLaunchKernel(function, (n + 255) / 256, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr),
+        "cuLaunchKernel");
   check(cuMemcpyDtoH(sum.data(), dsum, bytes), "cuMemcpyDtoH");
   for (int i = 0; i < n; ++i)
     if (sum[i] != a[i] + b[i]) {
-      std::fprintf(stderr, "driver_vector_add: element %d is %g, expected %g\n", i, sum[i], a[i] + b[i]);
+      std::fprintf(stderr, "driver_vector_add: element %d is %g, expected %g\n", i, sum[i],
+                   a[i] + b[i]);
       return 1;
     }
   check(cuMemFree(da), "cuMemFree");

@@ -1,5 +1,5 @@
-// A driver-API program that asks for more memory than its 64-MiB slice: it must get exactly CUDA_ERROR_OUT_OF_MEMORY,
-// keep what it had, and see the slice in cuMemGetInfo.
+// A driver-API program that asks for more memory than its 64-MiB slice: it must get exactly
+// CUDA_ERROR_OUT_OF_MEMORY, keep what it had, and see the slice in cuMemGetInfo.
 #include <cuda.h>
 
 #include <cstdio>
@@ -37,14 +37,19 @@ int main() {
   expect(result != CUDA_SUCCESS, "32 MiB more were granted beyond the slice");
   expect(result == CUDA_ERROR_OUT_OF_MEMORY, "the refusal is not CUDA_ERROR_OUT_OF_MEMORY");
   size_t free_after = 0;
-  expect(cuMemGetInfo(&free_after, &total_bytes) == CUDA_SUCCESS, "cuMemGetInfo failed after the refusal");
-  expect(free_after <= 24 * kMiB && free_after + 40 * kMiB <= 64 * kMiB, "cuMemGetInfo disagrees with the allocation");
+  expect(cuMemGetInfo(&free_after, &total_bytes) == CUDA_SUCCESS,
+         "cuMemGetInfo failed after the refusal");
+  expect(free_after <= 24 * kMiB && free_after + 40 * kMiB <= 64 * kMiB,
+         "cuMemGetInfo disagrees with the allocation");
   expect(cuMemcpyDtoH(back.data(), kept, 40 * kMiB) == CUDA_SUCCESS, "reading back failed");
   expect(back == pattern, "the refused request damaged an earlier allocation");
   expect(cuMemFree(kept) == CUDA_SUCCESS, "cuMemFree failed");
-  expect(cuMemAlloc(&kept, 60 * kMiB) == CUDA_SUCCESS, "60 MiB were refused although everything was freed");
+  expect(cuMemAlloc(&kept, 60 * kMiB) == CUDA_SUCCESS,
+         "60 MiB were refused although everything was freed");
   expect(cuMemFree(kept) == CUDA_SUCCESS, "cuMemFree failed");
-  std::printf("over_quota: 40 MiB granted, 32 MiB more refused with CUDA_ERROR_OUT_OF_MEMORY, data intact, slice shown as %zu MiB\n",
-              total_bytes / kMiB);
+  std::printf(
+      "over_quota: 40 MiB granted, 32 MiB more refused with CUDA_ERROR_OUT_OF_MEMORY, data intact, "
+      "slice shown as %zu MiB\n",
+      total_bytes / kMiB);
   return 0;
 }
