@@ -7,6 +7,7 @@
 #include "protocol/wire.h"
 #include "server/broker/session.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -21,8 +22,18 @@ namespace sluice::server {
 namespace {
 using namespace std::chrono_literals;
 constexpr auto kHelloTime = 5s;
+constexpr auto kAcceptPause = 100ms;
 constexpr std::size_t kUnauthenticatedMax = 64;
 constexpr std::size_t kReadBytes = 64 * 1024;
+/// What a client says about itself goes into logs and messages: one line each.
+wire::Hello printable(wire::Hello hello) {
+  for (std::string* text : {&hello.tenant, &hello.host, &hello.program})
+    std::replace_if(
+        text->begin(), text->end(),
+        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return hello;
+}
+
 }  // namespace
 
 Broker::Broker(BrokerOptions options) : options_(std::move(options)) {
@@ -44,10 +55,11 @@ Broker::~Broker() {
 }
 
 void Broker::watch(int fd, std::function<void()> on_readable) {
-  handlers_[fd] = std::move(on_readable);
+  const std::uint32_t generation = next_generation_++;
+  handlers_[fd] = {generation, std::move(on_readable)};
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP;
-  event.data.fd = fd;
+  event.data.u64 = std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
@@ -77,6 +89,8 @@ Status Broker::open() {
     SLUICE_TRY(Fd fd, transport::listen_socket(wanted, 0600));
     SLUICE_TRY(transport::Address bound, transport::bound_address(wanted, fd.get()));
     const int raw = fd.get();
+    ::fcntl(raw, F_SETFL,
+            ::fcntl(raw, F_GETFL) | O_NONBLOCK);  // a client may be gone before it is accepted
     listeners_.push_back({std::move(bound), std::move(fd)});
     watch(raw, [this, raw] { accept_on(raw); });
   }
@@ -98,9 +112,10 @@ Status Broker::run() {
     const int count = ::epoll_wait(epoll_.get(), events, 64, timeout);
     if (count < 0 && errno != EINTR) return fail(system_error("waiting for events", errno));
     for (int i = 0; i < count; ++i) {
-      const auto found = handlers_.find(events[i].data.fd);
-      if (found == handlers_.end()) continue;
-      const auto handler = found->second;  // a copy: it may unwatch itself
+      const auto found = handlers_.find(static_cast<int>(events[i].data.u64 & 0xFFFFFFFFu));
+      if (found == handlers_.end() || found->second.generation != events[i].data.u64 >> 32)
+        continue;
+      const auto handler = found->second.on_readable;  // a copy: it may unwatch itself
       handler();
     }
   }
@@ -112,15 +127,16 @@ Status Broker::run() {
 void Broker::accept_on(int listen_fd) {
   for (;;) {
     Fd fd(::accept4(listen_fd, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) {
+      SLUICE_LOG_ERROR("session", "out of file descriptors: no new connections for a moment");
+      unwatch(listen_fd);
+      return at(Clock::now() + kAcceptPause, [this, listen_fd] {
+        watch(listen_fd, [this, listen_fd] { accept_on(listen_fd); });
+      });
+    }
     if (!fd.valid()) return;
     transport::set_stream_options(fd.get());
-    const auto waiting = std::count_if(clients_.begin(), clients_.end(),
-                                       [](const auto& c) { return c.second->session == nullptr; });
-    if (static_cast<std::size_t>(waiting) >= kUnauthenticatedMax) {
-      SLUICE_LOG_WARN("session", "{} connections have not said who they are; one more is closed",
-                      waiting);
-      return;
-    }
+    drop_oldest_stranger();
     auto client = std::make_shared<Client>();
     const int raw = fd.get();
     client->fd = std::move(fd);
@@ -132,6 +148,22 @@ void Broker::accept_on(int listen_fd) {
     });
     return;  // level-triggered: the next one comes with the next event
   }
+}
+
+/// Silent connections must not keep others out: beyond the limit the one that has waited longest
+/// goes.
+void Broker::drop_oldest_stranger() {
+  std::shared_ptr<Client> oldest;
+  std::size_t count = 0;
+  for (const auto& [fd, client] : clients_) {
+    if (client->session != nullptr) continue;
+    ++count;
+    if (oldest == nullptr || client->since < oldest->since) oldest = client;
+  }
+  if (count < kUnauthenticatedMax) return;
+  SLUICE_LOG_WARN("session", "{} connections have not said who they are; the oldest is closed",
+                  count);
+  close_client(oldest);
 }
 
 void Broker::close_client(const std::shared_ptr<Client>& client) {
@@ -185,7 +217,8 @@ void Broker::on_client(const std::shared_ptr<Client>& client) {
   const auto frame = wire::decode_frame(client->received);
   client->received.clear();
   if (!frame) return close_client(client);
-  if (const auto* hello = std::get_if<wire::Hello>(&*frame)) return on_hello(client, *hello);
+  if (const auto* hello = std::get_if<wire::Hello>(&*frame))
+    return on_hello(client, printable(*hello));
   if (const auto* attach = std::get_if<wire::Attach>(&*frame)) return on_attach(client, *attach);
   close_client(client);
 }
@@ -221,12 +254,17 @@ void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& 
   const auto running = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& s) {
     return s.second->tenant.name == tenant->name;
   });
-  if (static_cast<std::uint32_t>(running) >= tenant->max_sessions ||
-      sessions_.size() >= options_.config.max_sessions)
+  if (static_cast<std::uint32_t>(running) >= tenant->max_sessions)
     return refuse(
         client, Code::kTenantFull,
-        format("tenant \"{}\" has {} sessions, which is its limit; end one or raise max_sessions",
-               tenant->name, running));
+        format(
+            "tenant \"{}\" has {} sessions, which is its limit; end one or raise its max_sessions",
+            tenant->name, running));
+  if (sessions_.size() >= options_.config.max_sessions)
+    return refuse(client, Code::kServer,
+                  format("the server has {} sessions, which is its limit; try later or raise "
+                         "max_sessions in [server]",
+                         sessions_.size()));
   start_session(client, *tenant, hello);
 }
 

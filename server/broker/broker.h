@@ -51,6 +51,7 @@ class Broker {
   int run_timers();
 
   void accept_on(int listen_fd);
+  void drop_oldest_stranger();
   void on_client(const std::shared_ptr<Client>& client);
   void close_client(const std::shared_ptr<Client>& client);
   bool send(Client& client, const wire::Frame& frame);
@@ -60,6 +61,7 @@ class Broker {
   void on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
 
   void prestart();
+  void on_idle_exit(pid_t pid);
   void start_session(const std::shared_ptr<Client>& client, const config::Tenant& tenant,
                      const wire::Hello& hello);
   void on_link(const std::shared_ptr<Session>& session);
@@ -72,7 +74,12 @@ class Broker {
   BrokerOptions options_;
   Ledger ledger_;
   Fd epoll_, signals_;
-  std::map<int, std::function<void()>> handlers_;
+  struct Handler {
+    std::uint32_t generation;  ///< tells an event of a closed descriptor from one of its successor
+    std::function<void()> on_readable;
+  };
+  std::map<int, Handler> handlers_;
+  std::uint32_t next_generation_ = 1;
   std::multimap<Clock::time_point, std::function<void()>> timers_;
   struct Listener {
     transport::Address address;

@@ -31,8 +31,23 @@ void Broker::prestart() {
   while (idle_.size() < options_.config.prestart_workers) {
     auto worker = start_worker(options_.worker_executable);
     if (!worker) return SLUICE_LOG_ERROR("session", "{}", worker.error().message);
+    const pid_t pid = worker->pid;
+    watch(worker->pidfd.get(), [this, pid] { on_idle_exit(pid); });
     idle_.push_back(std::move(*worker));
   }
+}
+
+/// A worker that ends before it was told anything is broken: the next session starts its own and
+/// says what is wrong.
+void Broker::on_idle_exit(pid_t pid) {
+  const auto found = std::find_if(idle_.begin(), idle_.end(),
+                                  [&](const WorkerProcess& w) { return w.pid == pid; });
+  if (found == idle_.end()) return;
+  SLUICE_LOG_ERROR("session", "a waiting worker ended; is {} complete?",
+                   options_.worker_executable);
+  unwatch(found->pidfd.get());
+  ::waitpid(pid, nullptr, 0);
+  idle_.erase(found);
 }
 
 void Broker::start_session(const std::shared_ptr<Client>& client, const config::Tenant& tenant,
@@ -41,6 +56,7 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   session->id = next_session_++;
   session->tenant = tenant;
   session->hello = hello;
+  session->hello.token.clear();  // checked; nothing keeps it
   session->started = Clock::now();
   session->life_line = client;
   if (auto random = config::fill_random(session->key); !random)
@@ -48,6 +64,7 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   if (!idle_.empty()) {
     session->worker = std::move(idle_.front());
     idle_.pop_front();
+    unwatch(session->worker.pidfd.get());
   } else {
     auto worker = start_worker(options_.worker_executable);
     if (!worker) return refuse(client, wire::RefusalCode::kServer, worker.error().message);
@@ -77,12 +94,15 @@ std::uint64_t Broker::limit_of(const Session& session, std::uint32_t device) con
 
 void Broker::on_link(const std::shared_ptr<Session>& session) {
   auto received = link::receive_message(session->worker.link.get());
+  if (!received && received.error().code == ErrorCode::kTimeout) return;
   if (!received) return unwatch(session->worker.link.get());  // the exit follows
   const auto answer = [&](std::uint32_t device, bool is_granted) {
-    static_cast<void>(link::send_message(
+    const auto sent = link::send_message(
         session->worker.link.get(),
         link::Answer{is_granted, ledger_.used_bytes(session->tenant.name, device),
-                     limit_of(*session, device)}));
+                     limit_of(*session, device)});
+    // A worker that asks and does not read must not hold up the others.
+    if (!sent) ::kill(session->worker.pid, SIGKILL);
   };
   if (auto* ready = std::get_if<link::Ready>(&received->message)) {
     on_ready(session, *ready);
@@ -105,7 +125,7 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
 
 void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& ready) {
   const auto client = session->life_line.lock();
-  if (client == nullptr || !client->fd.valid()) return;
+  if (client == nullptr || !client->fd.valid() || session->is_welcome) return;
   for (wire::DeviceRecord& device : ready.devices) {
     session->device_bytes.push_back(device.total_bytes);
     if (session->tenant.memory_limit_bytes != 0)
@@ -185,7 +205,8 @@ void Broker::report(const Session& session) {
       {"bytes_in", s.bytes_in},   {"bytes_out", s.bytes_out},
       {"gpu_us", s.gpu_us},       {"memory_peak_bytes", s.memory_peak_bytes},
       {"seconds", seconds}};
-  std::ofstream(options_.config.stats_file, std::ios::app) << line.dump() << "\n";
+  std::ofstream(options_.config.stats_file, std::ios::app)
+      << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
 }  // namespace sluice::server

@@ -9,6 +9,7 @@ struct Broker::Client {
   Fd fd;
   std::vector<std::byte> received;
   std::size_t frame_bytes = 0;
+  Clock::time_point since = Clock::now();
   std::shared_ptr<Session> session;  ///< once it is a session's life line
 };
 

@@ -58,6 +58,7 @@ Result<WorkerProcess> start_worker(const std::string& executable) {
     return fail(system_error("creating the link to a worker", errno));
   WorkerProcess worker;
   worker.link.reset(ends[0]);
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // our end only: the broker never waits for a worker
   const Fd theirs(ends[1]);
   const std::vector<std::string> environment = worker_environment();
   std::vector<char*> pointers;

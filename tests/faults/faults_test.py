@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -179,9 +180,22 @@ class Faults(unittest.TestCase):
         self.assertIsNone(client.poll(), "a session died of somebody else's garbage")
         self.finish(client)
 
+    def test_a_client_with_a_strange_name_cannot_hurt_the_server(self):
+        def field(tag, data):
+            return struct.pack("<HHI", tag, 0, len(data)) + data
+        body = struct.pack("<HH", 1, 0) + field(1, struct.pack("<I", 1)) + field(4, b"a\xff\n\0") + field(5, b"\xfe" * 100) + field(9, b"\xff\xfe")
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(5)
+            s.connect(self.server.unix[5:])
+            s.sendall(b"SLCE" + struct.pack("<I", 8 + len(body)) + body)
+            while s.recv(4096):
+                pass
+        client, _, _ = self.start("a", 10)
+        self.finish(client)
+
     def test_silent_connections_do_not_stop_the_server(self):
         host, port = self.server.tcp.rsplit(":", 1)
-        silent = [socket.create_connection((host, int(port))) for _ in range(20)]
+        silent = [socket.create_connection((host, int(port))) for _ in range(100)]
         client, _, _ = self.start("b", 10)
         self.finish(client)
         for s in silent:
