@@ -42,7 +42,7 @@ TEST_F(DeviceTest, ReportsUsableLimits) {
   ASSERT_OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_));
   EXPECT_GE(value, 5);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(100000), device_));
+            cuDeviceGetAttribute(&value, no_such<CUdevice_attribute>(100000), device_));
 }
 
 TEST_F(DeviceTest, HasATotalAUuidAndABusId) {

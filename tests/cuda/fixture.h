@@ -20,6 +20,13 @@ inline std::string result_name(CUresult result) {
   return name;
 }
 
+/// A value that no enumerator of E has; read at run time, so that the compiler does not object.
+template <class E>
+E no_such(int value) {
+  volatile int hidden = value;
+  return static_cast<E>(hidden);
+}
+
 #define EXPECT_CU(expected, call) \
   EXPECT_EQ(::sluice::test::result_name(expected), ::sluice::test::result_name(call)) << #call
 #define ASSERT_CU(expected, call) \

@@ -26,7 +26,7 @@ TEST(Init, NamesAndDescribesErrors) {
   EXPECT_STREQ("CUDA_ERROR_OUT_OF_MEMORY", text);
   ASSERT_OK(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
   EXPECT_GT(std::strlen(text), 0u);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGetErrorName(static_cast<CUresult>(123456), &text));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, cuGetErrorName(no_such<CUresult>(123456), &text));
   EXPECT_EQ(nullptr, text);
 }
 

@@ -33,7 +33,9 @@ TEST_F(MemsetTest, FillsRowsAndLeavesThePitchAlone) {
   ASSERT_OK(cuMemcpyDtoH(back.data(), p, back.size()));
   for (std::size_t row = 0; row < 5; ++row) {
     EXPECT_EQ(9, back[row * pitch + 99]);
-    if (pitch > 100) EXPECT_EQ(1, back[row * pitch + 100]);
+    if (pitch > 100) {
+      EXPECT_EQ(1, back[row * pitch + 100]);
+    }
   }
 }
 

@@ -126,7 +126,9 @@ TEST_F(StreamTest, ThreadsLaunchSideBySide) {
       void* params[] = {&word, &n};
       for (int i = 0; i < 100; ++i) {
         EXPECT_OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr));
-        if (i % 10 == 9) EXPECT_OK(cuStreamSynchronize(stream));
+        if (i % 10 == 9) {
+          EXPECT_OK(cuStreamSynchronize(stream));
+        }
       }
       EXPECT_OK(cuStreamDestroy(stream));
     });
