@@ -111,6 +111,7 @@ Stream* make_stream(std::uint64_t id, unsigned flags, int priority) {
   stream->uses = 0;
   stream->done_uses = 0;
   stream->done_result = CUDA_SUCCESS;
+  stream->host_functions.clear();
   return stream;
 }
 
@@ -139,6 +140,7 @@ Event* make_event(std::uint64_t id) {
   // Versions go on from the object's last life, which is complete.
   event->done_version = event->version.load();
   event->result = CUDA_SUCCESS;
+  event->host_functions.clear();
   session().completions().add_event(*event);
   return event;
 }

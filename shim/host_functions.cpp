@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "protocol/launch.h"
 #include "shim/decode.h"
+#include "shim/host_order.h"
 
 #include <csignal>
 #include <cstring>
@@ -15,18 +16,20 @@ HostFunctions::~HostFunctions() {
   if (has_thread_) ::pthread_join(thread_, nullptr);
 }
 
-CUresult HostFunctions::launch(const Function& function, std::uint64_t stream,
-                               std::uint32_t context) {
+CUresult HostFunctions::launch(const Function& function, Stream& stream, std::uint32_t context) {
   wire::host_func args{};
-  args.stream = stream;
+  args.stream = stream.id;
   args.is_callback = function.callback != nullptr ? 1 : 0;
   {
     std::lock_guard lock(mutex_);
     if (!has_thread_ && !start()) return CUDA_ERROR_OPERATING_SYSTEM;
     args.token = ++last_token_;
     waiting_.emplace(args.token, function);
+    pending_.insert(args.token);
+    pending_count_ = pending_.size();
   }
   pipeline_.expect();
+  note_host_function(stream, args.token);
   return pipeline_.post(
       {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
 }
@@ -44,6 +47,26 @@ Status HostFunctions::on_run(const wire::RecordHeader& header, Bytes body) {
   pipeline_.fulfilled();
   word_.wake();
   return {};
+}
+
+bool HostFunctions::is_pending(std::uint64_t token) const {
+  std::lock_guard lock(mutex_);
+  return pending_.count(token) != 0;
+}
+
+CUresult HostFunctions::wait(std::uint64_t token) {
+  const auto is_due = [&] {
+    std::lock_guard lock(mutex_);
+    return waiting_.count(token) == 0;
+  };
+  // Reading the channel brings its turn; then it runs on our own thread.
+  if (const CUresult lost = pipeline_.wait_until(is_due)) return lost;
+  for (;;) {
+    const std::uint32_t seen = ran_word_.value();
+    if (!is_pending(token)) return CUDA_SUCCESS;
+    if (pipeline_.is_lost()) return kSessionLost;
+    ran_word_.wait(seen, Clock::now() + Pipeline::kRecheck);
+  }
 }
 
 bool HostFunctions::start() {
@@ -92,6 +115,12 @@ void HostFunctions::run(const Due& due) {
   } else {
     due.function.run(due.function.data);
   }
+  {
+    std::lock_guard lock(mutex_);
+    pending_.erase(due.token);
+    pending_count_ = pending_.size();
+  }
+  ran_word_.wake();
   wire::host_func_done args{};
   args.token = due.token;
   pipeline_.post(

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "shim/futex.h"
+#include "shim/objects.h"
 #include "shim/pipeline.h"
 
 #include <cuda.h>
@@ -12,6 +13,7 @@
 
 #include <deque>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 namespace sluice::shim {
@@ -28,7 +30,12 @@ class HostFunctions {
     CUstream stream = nullptr;            ///< given to the callback
     void* data = nullptr;
   };
-  CUresult launch(const Function& function, std::uint64_t stream, std::uint32_t context);
+  CUresult launch(const Function& function, Stream& stream, std::uint32_t context);
+  /// Launched and not yet run to their end.
+  [[nodiscard]] std::size_t pending() const { return pending_count_.load(); }
+  [[nodiscard]] bool is_pending(std::uint64_t token) const;
+  /// Waits until the function has run; kSessionLost if it never will.
+  CUresult wait(std::uint64_t token);
   Status on_run(const wire::RecordHeader& header, Bytes body);
 
  private:
@@ -42,8 +49,11 @@ class HostFunctions {
   void run(const Due& due);
 
   Pipeline& pipeline_;
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Function> waiting_;
+  mutable std::mutex mutex_;
+  std::set<std::uint64_t> pending_;
+  std::atomic<std::size_t> pending_count_{0};
+  WakeWord ran_word_;
+  std::unordered_map<std::uint64_t, Function> waiting_;  ///< whose turn has not come
   std::deque<Due> due_;
   std::uint64_t last_token_ = 0;
   bool has_thread_ = false;

@@ -38,6 +38,7 @@ struct Stream {
   std::uint64_t marker_uses = 0;  ///< uses when it was posted
   std::uint64_t done_uses = 0;    ///< uses that are known to have completed
   CUresult done_result = CUDA_SUCCESS;
+  std::vector<std::uint64_t> host_functions;  ///< tokens of those that precede its next command
 };
 
 /// Pooled and never freed, like Stream; versions grow through all its lives, so that a waiter
@@ -49,6 +50,7 @@ struct Event {
   std::atomic<std::uint64_t> version{0};
   std::atomic<std::uint64_t> done_version{0};
   std::atomic<int> result{CUDA_SUCCESS};
+  std::vector<std::uint64_t> host_functions;  ///< tokens of those that precede its record
 };
 
 struct Context {
@@ -63,6 +65,8 @@ struct Context {
   std::atomic<int> sticky{CUDA_SUCCESS};
   std::atomic<std::uint64_t> blocking_uses{0};  ///< of the legacy stream and all that it waits for
   Stream legacy;
+  std::vector<std::uint64_t>
+      blocking_functions;  ///< host functions of its blocking streams; guarded by legacy.mutex
 };
 
 struct ParamInfo {

@@ -39,8 +39,9 @@ inline Session& session() noexcept {
 
 /// Confined to its thread.
 struct ThreadState {
-  std::vector<Context*> contexts;    ///< the stack, top last
-  int per_thread_depth = 0;          ///< PerThreadDefaultStream objects alive
+  std::vector<Context*> contexts;  ///< the stack, top last
+  int per_thread_depth = 0;        ///< PerThreadDefaultStream objects alive
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   wire::Fn fn{};                     ///< the call being made, for statistics and the trace
   std::vector<Stream*> own_streams;  ///< CU_STREAM_PER_THREAD of each context used
 };

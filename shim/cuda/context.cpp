@@ -288,3 +288,11 @@ SLUICE_API cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   session().primary_context(dev)->flags = flags;
   return CUDA_SUCCESS;
 }
+
+SLUICE_API cuCtxSetFlags(unsigned int flags) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuCtxSetFlags, wire::Needs::kContext))
+    return refused;
+  if (!are_flags_valid(flags)) return CUDA_ERROR_INVALID_VALUE;
+  current_context()->flags = flags;
+  return CUDA_SUCCESS;
+}

@@ -2,7 +2,8 @@
 // pushes.
 #include "protocol/copy.h"
 
-#include "shim/api.h"
+#include "shim/copies.h"
+#include "shim/host_order.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,9 +13,7 @@
 using namespace sluice;
 using namespace sluice::shim;
 
-namespace {
-
-enum class Mode { kSynchronous, kAsynchronous };
+namespace sluice::shim {
 
 CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
                         CUstream handle) {
@@ -23,6 +22,10 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
+  // What the stream's host functions write into pinned memory is part of the copy.
+  if (session().host_functions().pending() != 0 && session().addresses().is_pinned(source, bytes)) {
+    if (const CUresult lost = settle_host_functions(*stream)) return lost;
+  }
   return session().transfers().write({.destination = destination,
                                       .source = static_cast<const std::byte*>(source),
                                       .bytes = bytes,
@@ -31,7 +34,7 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
 }
 
 CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
-                        Mode mode) {
+                        CopyMode mode) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (destination == nullptr || !session().addresses().is_within(source, bytes))
     return CUDA_ERROR_INVALID_VALUE;
@@ -39,7 +42,7 @@ CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
   // Into pageable memory a copy is synchronous (API synchronization behavior).
   const bool waits =
-      mode == Mode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
+      mode == CopyMode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
   const CUresult result =
       session().transfers().read({.source = source,
                                   .destination = static_cast<std::byte*>(destination),
@@ -67,9 +70,7 @@ CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size
   return post(args);
 }
 
-/// Memory that the map does not know is the host's if this process can read it; otherwise the
-/// driver shall judge it.
-bool is_device(CUdeviceptr address) {
+bool is_device_memory(CUdeviceptr address) {
   if (session().addresses().device(address)) return true;
   if (session().addresses().host(reinterpret_cast<const void*>(address))) return false;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -77,9 +78,9 @@ bool is_device(CUdeviceptr address) {
 }
 
 CUresult host_to_host(void* destination, const void* source, std::size_t bytes, CUstream handle,
-                      Mode mode) {
+                      CopyMode mode) {
   // In stream order: what the stream was given before may still write the source.
-  if (mode == Mode::kAsynchronous) {
+  if (mode == CopyMode::kAsynchronous) {
     if (const CUresult failed = cuStreamSynchronize(handle)) return failed;
   } else if (const CUresult lost = session().transfers().settle(source, bytes)) {
     return lost;
@@ -88,11 +89,15 @@ CUresult host_to_host(void* destination, const void* source, std::size_t bytes, 
   return CUDA_SUCCESS;
 }
 
+}  // namespace sluice::shim
+
+namespace {
+
 CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
-              Mode mode) {
+              CopyMode mode) {
   if (bytes == 0) return CUDA_SUCCESS;
-  const bool to_device = is_device(destination);
-  const bool from_device = is_device(source);
+  const bool to_device = is_device_memory(destination);
+  const bool from_device = is_device_memory(source);
   auto* host_destination = reinterpret_cast<void*>(destination);
   const auto* host_source = reinterpret_cast<const void*>(source);
   if (to_device && from_device) return device_to_device(destination, source, bytes, handle);
@@ -116,13 +121,13 @@ SLUICE_API cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size
 
 SLUICE_API cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyDtoH_v2)) return refused;
-  return device_to_host(dstHost, srcDevice, ByteCount, nullptr, Mode::kSynchronous);
+  return device_to_host(dstHost, srcDevice, ByteCount, nullptr, CopyMode::kSynchronous);
 }
 
 SLUICE_API cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                                 CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyDtoHAsync_v2)) return refused;
-  return device_to_host(dstHost, srcDevice, ByteCount, hStream, Mode::kAsynchronous);
+  return device_to_host(dstHost, srcDevice, ByteCount, hStream, CopyMode::kAsynchronous);
 }
 
 SLUICE_API cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
@@ -138,10 +143,37 @@ SLUICE_API cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, si
 
 SLUICE_API cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpy)) return refused;
-  return copy(dst, src, ByteCount, nullptr, Mode::kSynchronous);
+  return copy(dst, src, ByteCount, nullptr, CopyMode::kSynchronous);
 }
 
 SLUICE_API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyAsync)) return refused;
-  return copy(dst, src, ByteCount, hStream, Mode::kAsynchronous);
+  return copy(dst, src, ByteCount, hStream, CopyMode::kAsynchronous);
+}
+
+namespace {
+
+/// Both contexts must be; all devices of a session are one worker's.
+CUresult check_peers(CUcontext destination, CUcontext source) {
+  for (const CUcontext handle : {destination, source}) {
+    const auto* context = object_of<Context>(handle);
+    if (context == nullptr || !context->is_alive) return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SLUICE_API cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                        CUcontext srcContext, size_t ByteCount) {
+  if (const CUresult refused = enter(wire::Fn::cuMemcpyPeer)) return refused;
+  if (const CUresult bad = check_peers(dstContext, srcContext)) return bad;
+  return device_to_device(dstDevice, srcDevice, ByteCount, nullptr);
+}
+
+SLUICE_API cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                             CUcontext srcContext, size_t ByteCount, CUstream hStream) {
+  if (const CUresult refused = enter(wire::Fn::cuMemcpyPeerAsync)) return refused;
+  if (const CUresult bad = check_peers(dstContext, srcContext)) return bad;
+  return device_to_device(dstDevice, srcDevice, ByteCount, hStream);
 }

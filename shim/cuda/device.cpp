@@ -131,3 +131,9 @@ SLUICE_API cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   prop->textureAlign = attribute_or_zero(dev, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   return CUDA_SUCCESS;
 }
+
+SLUICE_API cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
+  if (const CUresult refused = enter_device(wire::Fn::cuDeviceGetLuid, dev)) return refused;
+  if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_NOT_SUPPORTED;  // an identifier of Windows
+}

@@ -3,6 +3,7 @@
 #include "protocol/event.h"
 
 #include "shim/api.h"
+#include "shim/host_order.h"
 
 using namespace sluice;
 using namespace sluice::shim;
@@ -18,6 +19,7 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
   if (const CUresult bad = use_stream(stream_handle, &stream)) return bad;
   // "hEvent and hStream must be from the same context" (cuEventRecord).
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  pass_on_host_functions(*stream, *event);
   return session().completions().record(*event, *stream, flags, current_context_id());
 }
 

@@ -234,5 +234,5 @@ SLUICE_API cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
   return session().host_functions().launch({.run = fn, .stream = hStream, .data = userData},
-                                           stream->id, current_context_id());
+                                           *stream, current_context_id());
 }

@@ -230,3 +230,17 @@ SLUICE_API cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel k
   set_attribute(*callable, attrib, val);
   return CUDA_SUCCESS;
 }
+
+SLUICE_API cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
+  if (const CUresult refused = enter_needing(wire::Fn::cuKernelSetCacheConfig, wire::Needs::kInit))
+    return refused;
+  if (!session().devices().has(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  const auto* callable = object_of<Callable>(kernel);
+  if (callable == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuKernelSetCacheConfig args{};
+  args.kernel = callable->id;
+  args.config = static_cast<decltype(args.config)>(config);
+  args.dev = static_cast<decltype(args.dev)>(session().devices().ordinal(dev));
+  wire::cuKernelSetCacheConfig::Reply reply{};
+  return call(args, reply);
+}

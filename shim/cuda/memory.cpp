@@ -169,3 +169,13 @@ SLUICE_API cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   *pFlags = known->flags;
   return CUDA_SUCCESS;
 }
+
+SLUICE_API cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  if (const CUresult refused =
+          enter_needing(wire::Fn::cuMemHostGetDevicePointer_v2, wire::Needs::kContext))
+    return refused;
+  if (pdptr == nullptr || Flags != 0 || !session().addresses().host(p))
+    return CUDA_ERROR_INVALID_VALUE;
+  // Kernels cannot reach the application's memory yet.
+  return unsupported(wire::Fn::cuMemHostGetDevicePointer_v2);
+}

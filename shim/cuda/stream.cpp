@@ -2,6 +2,9 @@
 #include "protocol/stream.h"
 
 #include "shim/api.h"
+#include "shim/host_order.h"
+
+#include <utility>
 
 using namespace sluice;
 using namespace sluice::shim;
@@ -138,6 +141,31 @@ SLUICE_API cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
   return session().host_functions().launch(
-      {.run = nullptr, .callback = callback, .stream = hStream, .data = userData}, stream->id,
+      {.run = nullptr, .callback = callback, .stream = hStream, .data = userData}, *stream,
       current_context_id());
+}
+
+SLUICE_API cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  if (const CUresult refused = enter(wire::Fn::cuStreamWaitEvent)) return refused;
+  if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  Stream* stream = nullptr;
+  if (const CUresult bad = use_stream(hStream, &stream)) return bad;
+  auto* event = object_of<Event>(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  join_host_functions(*stream, *event);
+  wire::cuStreamWaitEvent args{};
+  args.hStream = stream->id;
+  args.hEvent = event->id;
+  args.Flags = Flags;
+  return post(args);
+}
+
+SLUICE_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (const CUresult refused =
+          enter_needing(wire::Fn::cuThreadExchangeStreamCaptureMode, wire::Needs::kInit))
+    return refused;
+  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  std::swap(*mode, thread_state().capture_mode);
+  return CUDA_SUCCESS;
 }
