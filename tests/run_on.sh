@@ -5,13 +5,16 @@ set -eu
 build=$(realpath "$1"); target=$2; shift 2
 export SLUICE_TEST_TARGET=$target
 unset SLUICE_SERVER SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE
+# Tests run side by side: each has the memory of a software GPU to itself.
+export SOFTGPU_ACCOUNT=test_$$
+trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
 preload=$build/lib/sluice/libsluice.so
 case $target in
-  driver) LD_LIBRARY_PATH=$build/lib/softgpu:$build/lib/sluice LD_PRELOAD=$preload exec "$@" ;;
+  driver) LD_LIBRARY_PATH=$build/lib/softgpu:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
   shim+loop)
     SLUICE_LOOP_DRIVER=$build/lib/softgpu/libcuda.so.1 \
-      LD_LIBRARY_PATH=$build/lib/loop:$build/lib/sluice LD_PRELOAD=$preload exec "$@" ;;
-  shim+unix) exec "$build/bin/sluice" run --local --transport unix -- "$@" ;;
-  shim+tcp) exec "$build/bin/sluice" run --local --transport tcp -- "$@" ;;
+      LD_LIBRARY_PATH=$build/lib/loop:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
+  shim+unix) "$build/bin/sluice" run --local --transport unix -- "$@" ;;
+  shim+tcp) "$build/bin/sluice" run --local --transport tcp -- "$@" ;;
   *) echo "run_on.sh: unknown target $target (driver, shim+loop, shim+unix, shim+tcp)" >&2; exit 2 ;;
 esac

@@ -11,8 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace sluice::softgpu {
@@ -145,11 +148,23 @@ void initialise(Shared* shared) {
   shared->magic = kMagic;
 }
 
+/// SOFTGPU_ACCOUNT: processes with the same name share a device's memory; others have a device of
+/// their own, so to speak.
+std::string account_name() {
+  constexpr std::size_t kCharactersMax = 64;
+  const char* text = std::getenv("SOFTGPU_ACCOUNT");
+  std::string name = text != nullptr && *text != '\0' ? text : "default";
+  name.resize(std::min(name.size(), kCharactersMax));
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_') c = '_';
+  return name;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Account>> open_account(int ordinal, std::size_t capacity_bytes) {
-  const std::string name =
-      format("/dev/shm/softgpu-{}-{}-{}", ::getuid(), ordinal, capacity_bytes >> 20);
+  const std::string name = format("/dev/shm/softgpu-{}-{}-{}-{}", ::getuid(), account_name(),
+                                  ordinal, capacity_bytes >> 20);
   const Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return fail(system_error("opening the memory account " + name, errno));
   ::flock(fd.get(), LOCK_EX);
