@@ -22,9 +22,9 @@ class AccountTest : public ::testing::Test {
  protected:
   AccountTest() : ordinal_(1000 + ::getpid()) {}
   ~AccountTest() override {
-    ::unlink(
-        ("/dev/shm/softgpu-" + std::to_string(::getuid()) + "-" + std::to_string(ordinal_) + "-64")
-            .c_str());
+    ::unlink(("/dev/shm/softgpu-" + std::to_string(::getuid()) + "-default-" +
+              std::to_string(ordinal_) + "-64")
+                 .c_str());
   }
   std::unique_ptr<Account> open() {
     auto account = open_account(ordinal_, kCapacity);
