@@ -1,36 +1,31 @@
 // Contexts. The shim keeps stacks and reference counts; here are only creation, destruction and the
 // context-wide wait.
+#include "common/log.h"
 #include "server/cuda/deferred.h"
 
 namespace sluice::server {
+namespace {
 
-CUresult handle(Call& call, const wire::context_create& args, wire::context_create::Reply&) {
-  const DriverTable& driver = call.driver();
-  Worker& worker = call.worker();
-  CUdevice device{};
-  if (const CUresult bad = driver.cuDeviceGet(&device, static_cast<int>(args.device))) return bad;
-  CUcontext context = nullptr;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (args.is_primary != 0) {
-    if (driver.cuDevicePrimaryCtxSetFlags_v2 != nullptr && args.flags != 0)
-      driver.cuDevicePrimaryCtxSetFlags_v2(device, args.flags);
-    result = driver.cuDevicePrimaryCtxRetain(&context, device);
-  } else if (driver.cuCtxCreate_v4 != nullptr) {
-    result = driver.cuCtxCreate_v4(&context, nullptr, args.flags, device);
-    // Creation makes it current on this thread; the next record says itself which context it wants.
-    CUcontext popped = nullptr;
-    if (result == CUDA_SUCCESS) driver.cuCtxPopCurrent_v2(&popped);
+/// A context takes device memory that no slice is charged for.
+constexpr std::size_t kContextsMax = 64;
+
+CUresult create(const DriverTable& driver, CUdevice device, unsigned flags, bool is_primary,
+                CUcontext* out) {
+  if (is_primary) {
+    if (driver.cuDevicePrimaryCtxSetFlags_v2 != nullptr && flags != 0)
+      driver.cuDevicePrimaryCtxSetFlags_v2(device, flags);
+    return driver.cuDevicePrimaryCtxRetain(out, device);
   }
-  if (result != CUDA_SUCCESS) return result;
-  worker.completer().remember(context);
-  worker.context_devices[context] = args.device;
-  return bind(call, args.context, context);
+  if (driver.cuCtxCreate_v4 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = driver.cuCtxCreate_v4(out, nullptr, flags, device);
+  // Creation makes it current on this thread; the next record says itself which context it wants.
+  CUcontext popped = nullptr;
+  if (result == CUDA_SUCCESS) driver.cuCtxPopCurrent_v2(&popped);
+  return result;
 }
 
-namespace {
-/// Everything the context still had is freed with it.
+/// Everything the context still had was freed with it. memory_mutex is held.
 void refund_context(Worker& worker, CUcontext context) {
-  const std::lock_guard lock(worker.allocations_mutex);
   for (auto a = worker.allocations.begin(); a != worker.allocations.end();) {
     if (a->second.context == context) {
       worker.ledger().refund(a->second.device, a->second.charged_bytes);
@@ -41,7 +36,71 @@ void refund_context(Worker& worker, CUcontext context) {
     }
   }
 }
+
+/// One wire id less; the last one takes the context with it. What it is, is known here: the
+/// client's word would let it be refunded for memory that it keeps.
+CUresult destroy(Worker& worker, CUcontext context, bool is_reset) {
+  const DriverTable& driver = worker.driver();
+  const std::lock_guard lock(worker.memory_mutex);
+  const auto found = worker.contexts.find(context);
+  if (found == worker.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
+  Worker::Context& known = found->second;
+  const auto device = static_cast<CUdevice>(known.device);
+  const bool is_last = known.retains == 1 || is_reset;
+  if (is_last) {
+    worker.completer().forget(context);
+    worker.meter().forget(context);
+    worker.staging().forget(context);
+  }
+  CUresult result = CUDA_SUCCESS;
+  if (!known.is_primary) {
+    result = driver.cuCtxDestroy_v2(context);
+  } else {
+    if (is_reset) result = driver.cuDevicePrimaryCtxReset_v2(device);
+    // A reset keeps the references; those of this session are over with it.
+    for (unsigned i = is_last ? known.retains : 1; i > 0; --i) {
+      const CUresult released = driver.cuDevicePrimaryCtxRelease_v2(device);
+      if (!is_reset) result = released;
+    }
+  }
+  if (result != CUDA_SUCCESS) {
+    SLUICE_LOG_WARN("driver", "a context could not be destroyed, result={}",
+                    static_cast<int>(result));
+    return result;
+  }
+  if (!is_last) {
+    --known.retains;
+    return result;
+  }
+  refund_context(worker, context);
+  worker.contexts.erase(found);
+  return result;
+}
+
 }  // namespace
+
+CUresult handle(Call& call, const wire::context_create& args, wire::context_create::Reply&) {
+  Worker& worker = call.worker();
+  if (!can_bind<CUcontext>(call, args.context)) return CUDA_ERROR_INVALID_VALUE;
+  const auto device = static_cast<CUdevice>(args.device);
+  CUdevice same{};
+  if (const CUresult bad = call.driver().cuDeviceGet(&same, device)) return bad;
+  const std::lock_guard lock(worker.memory_mutex);
+  if (worker.contexts.size() >= kContextsMax) {
+    SLUICE_LOG_WARN("driver", "a session may have {} contexts", kContextsMax);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUcontext context = nullptr;
+  if (const CUresult bad = create(call.driver(), same, args.flags, args.is_primary != 0, &context))
+    return bad;
+  Worker::Context& known = worker.contexts[context];
+  known.device = args.device;
+  known.is_primary = args.is_primary != 0;
+  // References of our own are not counted twice: one per wire id.
+  ++known.retains;
+  worker.completer().remember(context);
+  return bind(call, args.context, context);
+}
 
 CUresult handle(Call& call, const wire::context_destroy& args, wire::context_destroy::Reply&) {
   CUcontext context = nullptr;
@@ -49,28 +108,25 @@ CUresult handle(Call& call, const wire::context_destroy& args, wire::context_des
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   unbind<CUcontext>(call, args.context);
   Worker& worker = call.worker();
-  const auto device = static_cast<CUdevice>(args.device);
-  const bool is_primary = args.is_primary != 0;
-  const bool is_reset = args.is_reset != 0;
-  const auto destroy = [&worker, context, device, is_primary, is_reset](
-                           CUresult, wire::context_destroy::Reply&) {
-    const DriverTable& driver = worker.driver();
-    worker.completer().forget(context);
-    worker.meter().forget(context);
-    const CUresult result = !is_primary ? driver.cuCtxDestroy_v2(context)
-                            : is_reset  ? driver.cuDevicePrimaryCtxReset_v2(device)
-                                        : driver.cuDevicePrimaryCtxRelease_v2(device);
-    refund_context(worker, context);
-    return result;
-  };
-  worker.after_context_of(context, Completer::Kind::kAnswer,
-                          answering<wire::context_destroy>(call, destroy));
+  bool is_last = false;
+  {
+    const std::lock_guard lock(worker.memory_mutex);
+    const auto found = worker.contexts.find(context);
+    is_last = found != worker.contexts.end() &&
+              (found->second.retains == 1 || (args.is_reset != 0 && found->second.is_primary));
+  }
+  worker.after_context_of(
+      context, answering<wire::context_destroy>(
+                   call, [&worker, context, is_reset = args.is_reset != 0](CUresult, auto&) {
+                     return destroy(worker, context, is_reset);
+                   }));
+  if (is_last) worker.streams().forget(context);
+  worker.leave_context();
   return CUDA_SUCCESS;
 }
 
 CUresult handle(Call& call, const wire::cuCtxSynchronize&, wire::cuCtxSynchronize::Reply&) {
   call.worker().after_context(
-      Completer::Kind::kAnswer,
       answering<wire::cuCtxSynchronize>(call, [](CUresult before, auto&) { return before; }));
   return CUDA_SUCCESS;
 }

@@ -20,10 +20,9 @@ Completer::Action answering(Call& call, Work work) {
     typename Args::Reply reply{};
     const CUresult result = work(before, reply);
     if (wants_reply)
-      worker.answer(header.seq, header.opcode, result,
-                    {reinterpret_cast<const std::byte*>(&reply), sizeof reply});
+      worker.answer(header, result, {reinterpret_cast<const std::byte*>(&reply), sizeof reply});
     else if (result != CUDA_SUCCESS)
-      worker.report_failure(header.seq, header.opcode, result);
+      worker.report_failure(header, result);
   };
 }
 

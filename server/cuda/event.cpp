@@ -4,24 +4,27 @@
 namespace sluice::server {
 
 CUresult handle(Call& call, const wire::event_record& args, wire::event_record::Reply&) {
+  Worker& worker = call.worker();
+  const auto announce = [&worker, request = call.header(), id = args.event,
+                         version = args.version](CUresult done) {
+    wire::event_done push{};
+    push.event = id;
+    push.version = version;
+    worker.outbox().push(push, request, done);
+    return done;
+  };
   CUevent event = nullptr;
   CUstream stream = nullptr;
-  if (const CUresult bad = native(call, args.event, &event)) return bad;
-  if (const CUresult bad = native(call, args.stream, &stream)) return bad;
+  // Somebody may wait for a record that cannot be made, too.
+  if (const CUresult bad = native(call, args.event, &event)) return announce(bad);
+  if (const CUresult bad = native(call, args.stream, &stream)) return announce(bad);
   const DriverTable& driver = call.driver();
   const bool has_flags = args.flags != 0 && driver.cuEventRecordWithFlags != nullptr;
   const CUresult result = has_flags ? driver.cuEventRecordWithFlags(event, stream, args.flags)
                                     : driver.cuEventRecord(event, stream);
-  if (result != CUDA_SUCCESS) return result;
-  Worker& worker = call.worker();
-  worker.after_stream(
-      stream, Completer::Kind::kAnswer,
-      [&worker, seq = call.header().seq, id = args.event, version = args.version](CUresult done) {
-        wire::event_done push{};
-        push.event = id;
-        push.version = version;
-        worker.outbox().push(push, seq, done);
-      });
+  if (result != CUDA_SUCCESS) return announce(result);
+  worker.after_stream(stream, Completer::Kind::kAnswer,
+                      [announce](CUresult done) { static_cast<void>(announce(done)); });
   return CUDA_SUCCESS;
 }
 

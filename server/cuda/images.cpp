@@ -1,5 +1,7 @@
 #include "server/cuda/images.h"
 
+#include "common/fatbin.h"
+
 #include <algorithm>
 #include <climits>
 #include <cstring>
@@ -11,7 +13,6 @@ constexpr std::uint64_t kImageBytesMax = std::uint64_t{2} << 30;
 constexpr std::size_t kUploadsMax = 16;
 constexpr std::uint32_t kLogBytesMax = 1 << 20;
 constexpr std::size_t kParamsMax = 4096;
-constexpr std::uint32_t kFatbinMagic = 0xba55ed50;
 
 struct WireOption {
   std::uint32_t option, pad;
@@ -24,15 +25,38 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {p, p + values.size() * sizeof(T)};
 }
 
+/// Options whose value is a number. The others hold addresses, which are the client's.
+bool is_plain(std::uint32_t option) {
+  switch (option) {
+    case CU_JIT_WALL_TIME:
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+    case CU_JIT_GLOBAL_SYMBOL_COUNT:
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+    case CU_JIT_REFERENCED_KERNEL_COUNT:
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+    case CU_JIT_REFERENCED_VARIABLE_COUNT:
+      return false;
+    default:
+      return option < CU_JIT_NUM_OPTIONS;
+  }
+}
+
 /// ParamInfo: (index, &offset, &size) -> CUresult; Attribute: (&value, number) -> CUresult.
 template <class ParamInfo, class Attribute>
-void describe(Call& call, std::uint64_t id, ParamInfo param_info, Attribute attribute,
-              std::uint64_t* layout_bytes, std::uint64_t* attributes_bytes) {
+KernelLayout describe(Call& call, ParamInfo param_info, Attribute attribute,
+                      std::uint64_t* layout_bytes, std::uint64_t* attributes_bytes) {
   KernelLayout layout;
   for (std::size_t i = 0; i < kParamsMax; ++i) {
     std::size_t offset = 0;
     std::size_t size = 0;
-    if (param_info(i, &offset, &size) != CUDA_SUCCESS) break;
+    const CUresult result = param_info(i, &offset, &size);
+    layout.is_known = result != CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) break;
     layout.params.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(size)});
     layout.total_bytes = std::max(layout.total_bytes, static_cast<std::uint32_t>(offset + size));
   }
@@ -48,7 +72,7 @@ void describe(Call& call, std::uint64_t id, ParamInfo param_info, Attribute attr
   *attributes_bytes = attributes_part.size();
   call.reply_blob(std::move(layout_part));
   call.reply_blob(std::move(attributes_part));
-  call.worker().layouts[id] = std::move(layout);
+  return layout;
 }
 
 }  // namespace
@@ -65,9 +89,13 @@ CUresult take_image(Worker& worker, std::uint64_t upload, Image* out) {
   if (found == worker.uploads.end()) return CUDA_ERROR_INVALID_VALUE;
   Worker::Upload whole = std::move(found->second);
   worker.uploads.erase(found);
-  if (whole.received != whole.bytes.size()) return CUDA_ERROR_INVALID_IMAGE;
+  worker.upload_bytes -= whole.bytes.size();
+  if (whole.bytes.size() != whole.total_bytes) return CUDA_ERROR_INVALID_IMAGE;
   out->bytes = std::move(whole.bytes);
   out->bytes.push_back(std::byte{0});
+  // The driver believes the lengths of a container; they must not lead it out of the image.
+  if (out->is_fatbin() && !fatbin_entries(std::span(out->bytes).first(whole.total_bytes)))
+    return CUDA_ERROR_INVALID_IMAGE;
   return CUDA_SUCCESS;
 }
 
@@ -75,6 +103,7 @@ JitOptions::JitOptions(Bytes options, std::uint32_t info_bytes_max, std::uint32_
   for (std::size_t at = 0; at + sizeof(WireOption) <= options.size(); at += sizeof(WireOption)) {
     WireOption option;
     std::memcpy(&option, options.data() + at, sizeof option);
+    if (!is_plain(option.option)) continue;
     options_.push_back(static_cast<CUjit_option>(option.option));
     values_.push_back(reinterpret_cast<void*>(option.value));
   }
@@ -100,8 +129,8 @@ std::vector<std::byte> JitOptions::text_of(const std::vector<char>& log) {
 void describe_function(Call& call, std::uint64_t id, CUfunction function,
                        std::uint64_t* layout_bytes, std::uint64_t* attributes_bytes) {
   const DriverTable& driver = call.driver();
-  describe(
-      call, id,
+  call.worker().function_layouts[id] = describe(
+      call,
       [&](std::size_t i, std::size_t* offset, std::size_t* size) {
         return driver.cuFuncGetParamInfo != nullptr
                    ? driver.cuFuncGetParamInfo(function, i, offset, size)
@@ -117,8 +146,8 @@ void describe_function(Call& call, std::uint64_t id, CUfunction function,
 void describe_kernel(Call& call, std::uint64_t id, CUkernel kernel, std::uint64_t* layout_bytes,
                      std::uint64_t* attributes_bytes) {
   const DriverTable& driver = call.driver();
-  describe(
-      call, id,
+  call.worker().kernel_layouts[id] = describe(
+      call,
       [&](std::size_t i, std::size_t* offset, std::size_t* size) {
         return driver.cuKernelGetParamInfo != nullptr
                    ? driver.cuKernelGetParamInfo(kernel, i, offset, size)
@@ -138,17 +167,19 @@ CUresult handle(Call& call, const wire::image_chunk& args, wire::image_chunk::Re
   if (args.total_bytes > kImageBytesMax || args.offset > args.total_bytes ||
       data.size() > args.total_bytes - args.offset)
     return CUDA_ERROR_INVALID_VALUE;
-  const auto found = worker.uploads.find(args.upload);
+  auto found = worker.uploads.find(args.upload);
   if (found == worker.uploads.end()) {
     if (args.offset != 0 || worker.uploads.size() >= kUploadsMax) return CUDA_ERROR_INVALID_VALUE;
-    worker.uploads[args.upload].bytes.resize(args.total_bytes);
+    found = worker.uploads.emplace(args.upload, Worker::Upload{args.total_bytes, {}}).first;
   }
-  Worker::Upload& upload = worker.uploads[args.upload];
-  // Pieces come in order, so that a complete count means a complete image.
-  if (upload.bytes.size() != args.total_bytes || upload.received != args.offset)
+  Worker::Upload& upload = found->second;
+  // Pieces come in order, so that a complete count means a complete image. Memory is taken for what
+  // has arrived, not for what was announced.
+  if (upload.total_bytes != args.total_bytes || upload.bytes.size() != args.offset)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!data.empty()) std::memcpy(upload.bytes.data() + args.offset, data.data(), data.size());
-  upload.received += data.size();
+  if (worker.upload_bytes + data.size() > kImageBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
+  worker.upload_bytes += data.size();
+  upload.bytes.insert(upload.bytes.end(), data.begin(), data.end());
   return CUDA_SUCCESS;
 }
 

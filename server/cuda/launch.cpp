@@ -1,4 +1,5 @@
 // Kernel launches and host functions.
+#include "common/log.h"
 #include "server/cuda/deferred.h"
 #include "server/worker/host_functions.h"
 
@@ -29,8 +30,13 @@ CUresult handle(Call& call, const wire::launch& args, wire::launch::Reply&) {
   if (const CUresult bad = callee_of(call, args, &function)) return bad;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult bad = native(call, args.stream, &stream)) return bad;
-  const auto layout = worker.layouts.find(args.callee);
-  if (layout == worker.layouts.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const auto& layouts = args.is_kernel != 0 ? worker.kernel_layouts : worker.function_layouts;
+  const auto layout = layouts.find(args.callee);
+  if (layout == layouts.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (!layout->second.is_known) {
+    SLUICE_LOG_WARN("driver", "the driver does not tell parameter layouts: the launch is refused");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   const Bytes packed = call.blob(0);
   if (packed.size() < layout->second.total_bytes) return CUDA_ERROR_INVALID_VALUE;
   void* on_stack[kParamsOnStack];
@@ -44,7 +50,6 @@ CUresult handle(Call& call, const wire::launch& args, wire::launch::Reply&) {
     params[i] = const_cast<std::byte*>(packed.data()) + layout->second.params[i].offset_bytes;
 
   worker.meter().begin(worker.current(), stream);
-  worker.note_work(stream);
   const Bytes attribute_bytes = call.blob(1);
   if (attribute_bytes.empty() && args.is_cooperative == 0)
     return driver.cuLaunchKernel(function, args.grid[0], args.grid[1], args.grid[2], args.block[0],
@@ -95,15 +100,17 @@ namespace {
 
 struct HostCall {
   Worker* worker;
-  std::uint64_t seq, token;
+  wire::RecordHeader request;
+  std::uint64_t token;
 
+  /// On a thread of the driver. What the application's function may look at must have been sent,
+  /// and no function of the driver may be called here: the completer does both.
   void run(CUresult status) const {
-    wire::host_func_run push{};
-    push.token = token;
-    // What the function may look at has been sent: the application's function is a completion like
-    // any other.
-    worker->outbox().push(push, seq, status);
-    worker->outbox().flush();
+    worker->completer().post([worker = worker, request = request, token = token, status](CUresult) {
+      wire::host_func_run push{};
+      push.token = token;
+      worker->outbox().push(push, request, status);
+    });
     worker->host_functions->wait(token);
   }
 };
@@ -128,12 +135,15 @@ CUresult handle(Call& call, const wire::host_func& args, wire::host_func::Reply&
     const std::lock_guard lock(worker.host_functions->mutex);
     if (!worker.host_functions->running.insert(args.token).second) return CUDA_ERROR_INVALID_VALUE;
   }
-  worker.note_work(stream);
-  auto data = std::make_unique<HostCall>(HostCall{&worker, call.header().seq, args.token});
+  auto data = std::make_unique<HostCall>(HostCall{&worker, call.header(), args.token});
   const CUresult result =
       args.is_callback != 0 ? call.driver().cuStreamAddCallback(stream, run_callback, data.get(), 0)
                             : call.driver().cuLaunchHostFunc(stream, run_host_func, data.get());
-  if (result == CUDA_SUCCESS) static_cast<void>(data.release());  // the callback owns it now
+  if (result != CUDA_SUCCESS) {
+    worker.host_functions->drop(args.token);
+    return result;
+  }
+  static_cast<void>(data.release());  // the callback owns it now
   return result;
 }
 

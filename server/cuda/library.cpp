@@ -25,6 +25,7 @@ CUresult handle(Call& call, const wire::library_load& args, wire::library_load::
   if (call.driver().cuLibraryLoadData == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   Image image;
   if (const CUresult bad = take_image(call.worker(), args.upload, &image)) return bad;
+  if (!can_bind<CUlibrary>(call, args.library)) return CUDA_ERROR_INVALID_VALUE;
   JitOptions options(call.blob(0), args.info_log_bytes_max, args.error_log_bytes_max);
   FatbinWrapper wrapper;
   wrapper.data = image.bytes.data();
@@ -62,7 +63,7 @@ CUresult handle(Call& call, const wire::kernel_get_function& args,
   if (const CUresult bad = native(call, args.kernel, &kernel)) return bad;
   if (const CUresult bad = call.driver().cuKernelGetFunction(&function, kernel)) return bad;
   if (const CUresult bad = bind(call, args.function, function)) return bad;
-  call.worker().layouts[args.function] = call.worker().layouts[args.kernel];
+  call.worker().function_layouts[args.function] = call.worker().kernel_layouts[args.kernel];
   return CUDA_SUCCESS;
 }
 
@@ -81,10 +82,9 @@ CUresult handle(Call& call, const wire::cuLibraryUnload& args, wire::cuLibraryUn
   unbind<CUlibrary>(call, args.library);
   Worker& worker = call.worker();
   if (worker.current() == nullptr) return worker.driver().cuLibraryUnload(library);
-  worker.after_context(Completer::Kind::kAnswer,
-                       answering<wire::cuLibraryUnload>(call, [&worker, library](CUresult, auto&) {
-                         return worker.driver().cuLibraryUnload(library);
-                       }));
+  worker.after_context(answering<wire::cuLibraryUnload>(call, [&worker, library](CUresult, auto&) {
+    return worker.driver().cuLibraryUnload(library);
+  }));
   return CUDA_SUCCESS;
 }
 

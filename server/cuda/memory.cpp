@@ -14,7 +14,7 @@ template <class Args, class Work>
 CUresult behind_frees(Call& call, typename Args::Reply& reply, Work work) {
   Worker& worker = call.worker();
   if (worker.pending_frees == 0) return work(CUDA_SUCCESS, reply);
-  worker.after_context(Completer::Kind::kAnswer, answering<Args>(call, work));
+  worker.after_context(answering<Args>(call, work));
   return CUDA_SUCCESS;
 }
 
@@ -30,10 +30,11 @@ CUresult allocate(Worker& worker, std::uint32_t device, CUcontext context, std::
     worker.ledger().refund(device, charge);
     return result;
   }
-  const std::lock_guard lock(worker.allocations_mutex);
+  const std::lock_guard lock(worker.memory_mutex);
   worker.allocations[*out] = {device, charge, context};
   worker.memory_bytes += charge;
-  worker.memory_peak_bytes = std::max<std::uint64_t>(worker.memory_peak_bytes, worker.memory_bytes);
+  if (worker.memory_bytes > worker.memory_peak_bytes)
+    worker.memory_peak_bytes = worker.memory_bytes.load();
   return CUDA_SUCCESS;
 }
 
@@ -78,24 +79,25 @@ CUresult handle(Call& call, const wire::cuMemAllocPitch_v2& args,
 
 CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::Reply&) {
   Worker& worker = call.worker();
+  CUcontext owner = nullptr;
   {
-    const std::lock_guard lock(worker.allocations_mutex);
-    if (!worker.allocations.contains(args.dptr))
+    const std::lock_guard lock(worker.memory_mutex);
+    const auto found = worker.allocations.find(args.dptr);
+    if (found == worker.allocations.end())
       return args.dptr == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    owner = found->second.context;
   }
   ++worker.pending_frees;
-  worker.after_context(
-      Completer::Kind::kAnswer,
-      answering<wire::cuMemFree_v2>(call, [&worker, p = args.dptr](CUresult, auto&) {
-        const CUresult result = worker.driver().cuMemFree_v2(p);
-        {
-          const std::lock_guard lock(worker.allocations_mutex);
-          const auto found = worker.allocations.find(p);
-          if (found != worker.allocations.end() && result == CUDA_SUCCESS) {
-            worker.ledger().refund(found->second.device, found->second.charged_bytes);
-            worker.memory_bytes -= found->second.charged_bytes;
-            worker.allocations.erase(found);
-          }
+  worker.after_context_of(
+      owner, answering<wire::cuMemFree_v2>(call, [&worker, p = args.dptr](CUresult, auto&) {
+        const std::lock_guard lock(worker.memory_mutex);
+        const auto found = worker.allocations.find(p);
+        CUresult result = CUDA_ERROR_INVALID_VALUE;  // freed twice
+        if (found != worker.allocations.end()) result = worker.driver().cuMemFree_v2(p);
+        if (result == CUDA_SUCCESS) {
+          worker.ledger().refund(found->second.device, found->second.charged_bytes);
+          worker.memory_bytes -= found->second.charged_bytes;
+          worker.allocations.erase(found);
         }
         --worker.pending_frees;
         return result;

@@ -9,6 +9,7 @@ namespace sluice::server {
 CUresult handle(Call& call, const wire::module_load& args, wire::module_load::Reply& reply) {
   Image image;
   if (const CUresult bad = take_image(call.worker(), args.upload, &image)) return bad;
+  if (!can_bind<CUmodule>(call, args.module)) return CUDA_ERROR_INVALID_VALUE;
   JitOptions options(call.blob(0), args.info_log_bytes_max, args.error_log_bytes_max);
   CUmodule module = nullptr;
   const CUresult result = call.driver().cuModuleLoadDataEx(
@@ -47,10 +48,8 @@ CUresult handle(Call& call, const wire::cuModuleUnload& args, wire::cuModuleUnlo
   if (const CUresult bad = native(call, args.hmod, &module)) return bad;
   unbind<CUmodule>(call, args.hmod);
   Worker& worker = call.worker();
-  worker.after_context(Completer::Kind::kAnswer,
-                       answering<wire::cuModuleUnload>(call, [&worker, module](CUresult, auto&) {
-                         return worker.driver().cuModuleUnload(module);
-                       }));
+  worker.after_context(answering<wire::cuModuleUnload>(
+      call, [&worker, module](CUresult, auto&) { return worker.driver().cuModuleUnload(module); }));
   return CUDA_SUCCESS;
 }
 

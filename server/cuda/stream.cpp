@@ -4,10 +4,12 @@
 namespace sluice::server {
 
 CUresult handle(Call& call, const wire::stream_create& args, wire::stream_create::Reply&) {
+  if (!can_bind<CUstream>(call, args.stream)) return CUDA_ERROR_INVALID_VALUE;
   CUstream stream = nullptr;
   if (const CUresult bad =
           call.driver().cuStreamCreateWithPriority(&stream, args.flags, args.priority))
     return bad;
+  call.worker().streams().add(call.worker().current(), stream);
   return bind(call, args.stream, stream);
 }
 
@@ -15,13 +17,13 @@ CUresult handle(Call& call, const wire::cuStreamDestroy_v2& args,
                 wire::cuStreamDestroy_v2::Reply&) {
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.hStream, &stream)) return bad;
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   unbind<CUstream>(call, args.hStream);
   Worker& worker = call.worker();
-  // A context-wide wait must still cover its work: the driver handle lives until that has
+  // A context-wide wait must still cover its work: the driver's stream lives until that has
   // completed.
-  worker.after_stream(stream, Completer::Kind::kAnswer,
-                      [&worker, stream](CUresult) { worker.driver().cuStreamDestroy_v2(stream); });
-  worker.forget_stream(stream);
+  worker.after_stream(stream, Completer::Kind::kAnswer, [](CUresult) {});
+  worker.streams().retire(worker.streams().find(worker.current(), stream));
   return CUDA_SUCCESS;
 }
 
@@ -40,10 +42,10 @@ CUresult handle(Call& call, const wire::stream_marker& args, wire::stream_marker
   if (const CUresult bad = native(call, args.stream, &stream)) return bad;
   Worker& worker = call.worker();
   worker.after_stream(stream, Completer::Kind::kAnswer,
-                      [&worker, seq = call.header().seq, marker = args.marker](CUresult result) {
+                      [&worker, request = call.header(), marker = args.marker](CUresult result) {
                         wire::marker_done push{};
                         push.marker = marker;
-                        worker.outbox().push(push, seq, result);
+                        worker.outbox().push(push, request, result);
                       });
   return CUDA_SUCCESS;
 }

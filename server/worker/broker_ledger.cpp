@@ -7,7 +7,6 @@
 namespace sluice::server {
 namespace {
 using namespace std::chrono_literals;
-constexpr auto kAnswerTime = 5s;
 constexpr auto kReportInterval = 500ms;
 
 bool is_same(const link::Stats& a, const link::Stats& b) {
@@ -36,13 +35,25 @@ void BrokerLedger::read() {
       on_broker_gone_();
       return;
     }
-    const auto* answer = std::get_if<link::Answer>(&received->message);
-    if (answer == nullptr) continue;
+    if (const auto* answer = std::get_if<link::Answer>(&received->message)) take_answer(*answer);
+  }
+}
+
+void BrokerLedger::take_answer(const link::Answer& answer) {
+  std::uint64_t unwanted_bytes = 0;
+  std::uint32_t device = 0;
+  {
     const std::lock_guard lock(mutex_);
-    answer_ = *answer;
-    has_answer_ = true;
+    if (line_.empty()) return;
+    Question& oldest = *line_.front();
+    oldest.answer = {answer.is_granted, answer.used_bytes, answer.limit_bytes};
+    oldest.is_answered = true;
+    if (oldest.is_abandoned && answer.is_granted) unwanted_bytes = oldest.charge_bytes;
+    device = oldest.device;
+    line_.pop_front();
     changed_.notify_all();
   }
+  if (unwanted_bytes > 0) refund(device, unwanted_bytes);  // granted too late: nobody has it
 }
 
 void BrokerLedger::report() {
@@ -68,27 +79,33 @@ void BrokerLedger::finish() {
   if (stats_) static_cast<void>(link::send_message(fd_, stats_()));
 }
 
-LedgerLink::Usage BrokerLedger::ask(const link::Message& question) {
-  const std::lock_guard one(ask_mutex_);
+LedgerLink::Usage BrokerLedger::ask(const link::Message& message, std::uint32_t device,
+                                    std::uint64_t charge_bytes) {
+  auto question = std::make_shared<Question>();
+  question->device = device;
+  question->charge_bytes = charge_bytes;
   {
-    const std::lock_guard lock(mutex_);
-    has_answer_ = false;
+    const std::lock_guard one(send_mutex_);
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_gone_) return {};
+      line_.push_back(question);
+    }
+    if (!link::send_message(fd_, message)) return {};  // the reader sees the same and ends us
   }
-  if (!link::send_message(fd_, question)) return {};
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, kAnswerTime, [&] { return has_answer_ || is_gone_; }) ||
-      !has_answer_) {
-    SLUICE_LOG_ERROR("quota", "the broker does not answer: no memory is granted");
-    return {};
-  }
-  return {answer_.is_granted, answer_.used_bytes, answer_.limit_bytes};
+  changed_.wait_for(lock, answer_time_, [&] { return question->is_answered || is_gone_; });
+  if (question->is_answered) return question->answer;
+  question->is_abandoned = true;
+  SLUICE_LOG_ERROR("quota", "the broker does not answer: no memory is granted");
+  return {};
 }
 
 LedgerLink::Usage BrokerLedger::charge(std::uint32_t device, std::uint64_t bytes) {
-  return ask(link::Charge{device, bytes});
+  return ask(link::Charge{device, bytes}, device, bytes);
 }
 LedgerLink::Usage BrokerLedger::query(std::uint32_t device) {
-  return ask(link::QueryMemory{device});
+  return ask(link::QueryMemory{device}, device, 0);
 }
 void BrokerLedger::refund(std::uint32_t device, std::uint64_t bytes) {
   static_cast<void>(link::send_message(fd_, link::Refund{device, bytes}));

@@ -4,8 +4,11 @@
 #include "server/link.h"
 #include "server/worker/ledger_link.h"
 
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -15,7 +18,10 @@ namespace sluice::server {
 /// worker too.
 class BrokerLedger final : public LedgerLink {
  public:
-  explicit BrokerLedger(int link_fd) : fd_(link_fd) {}
+  /// A question that is not answered within `answer_time` is answered with no.
+  explicit BrokerLedger(int link_fd,
+                        std::chrono::milliseconds answer_time = std::chrono::seconds(5))
+      : fd_(link_fd), answer_time_(answer_time) {}
   ~BrokerLedger() override { finish(); }
   BrokerLedger(const BrokerLedger&) = delete;
   BrokerLedger& operator=(const BrokerLedger&) = delete;
@@ -30,18 +36,29 @@ class BrokerLedger final : public LedgerLink {
   Usage query(std::uint32_t device) override;
 
  private:
-  Usage ask(const link::Message& question);
+  /// A question and its answer. Who stops waiting leaves it in line, so that the answers after it
+  /// find the right question.
+  struct Question {
+    std::uint32_t device = 0;
+    std::uint64_t charge_bytes = 0;
+    bool is_answered = false, is_abandoned = false;
+    Usage answer;
+  };
+
+  Usage ask(const link::Message& message, std::uint32_t device, std::uint64_t charge_bytes);
+  void take_answer(const link::Answer& answer);
   void read();
   void report();
 
   int fd_;
+  std::chrono::milliseconds answer_time_;
   std::function<link::Stats()> stats_;
   std::function<void()> on_broker_gone_;
-  std::mutex ask_mutex_;  ///< one question at a time: answers come in order
-  std::mutex mutex_;      ///< guards what follows
+  std::mutex send_mutex_;  ///< questions are in line in the order in which they are sent
+  std::mutex mutex_;       ///< guards what follows
   std::condition_variable changed_;
-  bool has_answer_ = false, is_gone_ = false, is_over_ = false;
-  link::Answer answer_;
+  std::deque<std::shared_ptr<Question>> line_;
+  bool is_gone_ = false, is_over_ = false;
   std::thread reader_, reporter_;
 };
 

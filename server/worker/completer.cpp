@@ -5,22 +5,29 @@
 
 namespace sluice::server {
 namespace {
+
 using std::chrono::microseconds;
+using Clock = std::chrono::steady_clock;
 constexpr microseconds kSpin{50};
 constexpr microseconds kSleepMin{20};
 constexpr microseconds kSleepMax{250};
+/// Chain of the items that wait for a whole context; no stream has this address.
+constexpr char kContextChain = 0;
+
+bool is_older(const auto& a, const auto& b) {
+  return a->order < b->order;
+}
+
 }  // namespace
 
 CUresult Completer::record(CUcontext context, CUstream stream, CUevent* out) {
   *out = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(events_.begin(), events_.end(),
-                                    [&](const auto& e) { return e.first == context; });
-    if (found != events_.end()) {
-      *out = found->second;
-      *found = events_.back();
-      events_.pop_back();
+    std::vector<CUevent>& idle = events_[context];
+    if (!idle.empty()) {
+      *out = idle.back();
+      idle.pop_back();
     }
   }
   if (*out == nullptr)
@@ -28,21 +35,43 @@ CUresult Completer::record(CUcontext context, CUstream stream, CUevent* out) {
   return driver_.cuEventRecord(*out, stream);
 }
 
-void Completer::add(CUcontext context, const std::vector<CUstream>& streams, Kind kind,
+void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope scope, Kind kind,
                     Action action) {
-  Item item;
-  item.context = context;
-  item.kind = kind;
-  item.action = std::move(action);
-  for (CUstream stream : streams) {
-    CUevent event = nullptr;
-    const CUresult result = record(context, stream, &event);
-    if (event != nullptr) item.events.push_back(event);
-    if (result != CUDA_SUCCESS && item.result == CUDA_SUCCESS) item.result = result;
+  auto item = std::make_unique<Item>();
+  item->context = context;
+  item->chain = scope == Scope::kContext || streams.empty()
+                    ? static_cast<const void*>(&kContextChain)
+                    : streams.front()->stream;
+  item->kind = kind;
+  item->action = std::move(action);
+  item->waits.reserve(streams.size());
+  for (const StreamRef& state : streams) {
+    Wait& wait = item->waits.emplace_back(Wait{state, state->issued, nullptr});
+    const CUresult result = record(context, state->stream, &wait.event);
+    if (result != CUDA_SUCCESS && item->result == CUDA_SUCCESS) item->result = result;
   }
-  if (item.result != CUDA_SUCCESS) item.is_ready = true;
-  poll(item);
-  if (item.is_ready && outstanding() == 0) return finish(item);
+  if (item->result != CUDA_SUCCESS) item->is_ready = true;
+  poll(*item);
+  const bool is_ready = item->is_ready;
+  if (is_ready && outstanding() == 0) return finish(*item);
+  enqueue(std::move(item));
+  if (!is_ready) return;
+  // Something else is under way, but this work is done: do not wait for the other thread to wake.
+  if (const std::unique_lock order(sweep_mutex_, std::try_to_lock); order.owns_lock()) {
+    sweep();
+    driver_.cuCtxSetCurrent(context);
+  }
+}
+
+void Completer::post(Action action) {
+  auto item = std::make_unique<Item>();
+  item->chain = &kContextChain;
+  item->action = std::move(action);
+  item->is_ready = true;
+  enqueue(std::move(item));
+}
+
+void Completer::enqueue(ItemRef item) {
   count_.fetch_add(1, std::memory_order_acq_rel);
   const std::lock_guard lock(mutex_);
   incoming_.push_back(std::move(item));
@@ -52,8 +81,8 @@ void Completer::add(CUcontext context, const std::vector<CUstream>& streams, Kin
 
 void Completer::poll(Item& item) {
   if (item.is_ready) return;
-  for (CUevent event : item.events) {
-    const CUresult result = driver_.cuEventQuery(event);
+  for (; item.done < item.waits.size(); ++item.done) {
+    const CUresult result = driver_.cuEventQuery(item.waits[item.done].event);
     if (result == CUDA_ERROR_NOT_READY) return;
     if (result != CUDA_SUCCESS && item.result == CUDA_SUCCESS) item.result = result;
   }
@@ -61,79 +90,109 @@ void Completer::poll(Item& item) {
 }
 
 void Completer::finish(Item& item) {
+  for (const Wait& wait : item.waits) wait.state->complete(wait.issued);
   item.action(item.result);
   const std::lock_guard lock(mutex_);
-  if (std::find(dead_.begin(), dead_.end(), item.context) != dead_.end()) return;
-  for (CUevent event : item.events) events_.emplace_back(item.context, event);
+  if (dead_.contains(item.context)) return;
+  for (const Wait& wait : item.waits)
+    if (wait.event != nullptr) events_[item.context].push_back(wait.event);
 }
 
 void Completer::forget(CUcontext context) {
   const std::lock_guard lock(mutex_);
-  dead_.push_back(context);
-  std::erase_if(events_, [&](const auto& e) { return e.first == context; });
+  dead_.insert(context);
+  events_.erase(context);
 }
 
 void Completer::remember(CUcontext context) {
   const std::lock_guard lock(mutex_);
-  std::erase(dead_, context);
+  dead_.erase(context);
+}
+
+void Completer::take_incoming() {
+  const std::lock_guard lock(mutex_);
+  for (; !incoming_.empty(); incoming_.pop_front()) {
+    ItemRef item = std::move(incoming_.front());
+    item->order = ++last_order_;
+    chains_[{item->context, item->chain}].push_back(std::move(item));
+  }
+}
+
+void Completer::enter(CUcontext context) {
+  if (context == nullptr || (is_entered_ && entered_ == context)) return;
+  driver_.cuCtxSetCurrent(context);
+  entered_ = context;
+  is_entered_ = true;
+}
+
+bool Completer::drain(Items* data, Items* answers) {
+  const std::size_t before = answers->size();
+  for (auto chain = chains_.begin(); chain != chains_.end();) {
+    std::deque<ItemRef>& items = chain->second;
+    while (!items.empty()) {
+      Item& oldest = *items.front();
+      if (!oldest.is_ready) enter(oldest.context);
+      poll(oldest);
+      if (!oldest.is_ready) break;
+      (oldest.kind == Kind::kData ? data : answers)->push_back(std::move(items.front()));
+      items.pop_front();
+    }
+    chain = items.empty() ? chains_.erase(chain) : std::next(chain);
+  }
+  return answers->size() > before;
 }
 
 bool Completer::sweep() {
-  const std::lock_guard order(sweep_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    while (!incoming_.empty()) {
-      items_.push_back(std::move(incoming_.front()));
-      incoming_.pop_front();
-    }
+  is_entered_ = false;
+  take_incoming();
+  Items data;
+  Items answers;
+  // What a ready answer implies is complete by now, but may have been asked before the answer was:
+  // look again until a look finds no further answer.
+  while (drain(&data, &answers)) {
   }
-  // Readiness from the youngest to the oldest: when an item is seen ready, every older item that it
-  // implies is asked after it and is therefore seen ready as well.
-  // Always set anew: an action may destroy a context, and the next one may have its address.
-  const auto enter = [&](const Item& item) {
-    if (item.context != nullptr) driver_.cuCtxSetCurrent(item.context);
-  };
-  for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
-    if (!item->is_ready) enter(*item);
-    poll(*item);
+  if (data.empty() && answers.empty()) return false;
+  std::sort(data.begin(), data.end(), is_older<ItemRef, ItemRef>);
+  std::sort(answers.begin(), answers.end(), is_older<ItemRef, ItemRef>);
+  for (const ItemRef& item : data) finish(*item);
+  for (const ItemRef& item : answers) {
+    enter(item->context);
+    finish(*item);
+    is_entered_ = false;  // an action may destroy a context, and the next may have its address
   }
-  const auto is_ready = [](const Item& item) { return item.is_ready; };
-  if (std::none_of(items_.begin(), items_.end(), is_ready)) return false;
-  for (const Kind kind : {Kind::kData, Kind::kAnswer})
-    for (Item& item : items_)
-      if (item.is_ready && item.kind == kind) {
-        enter(item);
-        finish(item);
-      }
-  const std::size_t before = items_.size();
-  std::erase_if(items_, is_ready);
   flush_();
-  count_.fetch_sub(before - items_.size(), std::memory_order_acq_rel);
+  count_.fetch_sub(data.size() + answers.size(), std::memory_order_acq_rel);
   return true;
 }
 
 void Completer::run() {
-  auto idle_since = std::chrono::steady_clock::now();
+  auto busy_since = Clock::now();
   microseconds sleep = kSleepMin;
+  const auto restart = [&] {
+    busy_since = Clock::now();
+    sleep = kSleepMin;
+  };
   for (;;) {
-    if (sweep()) {
-      idle_since = std::chrono::steady_clock::now();
-      sleep = kSleepMin;
-      continue;
+    bool has_acted = false;
+    {
+      const std::lock_guard order(sweep_mutex_);
+      has_acted = sweep();
     }
     std::unique_lock lock(mutex_);
+    const auto has_news = [&] { return is_stopping_ || !incoming_.empty(); };
     if (is_stopping_) return;
-    if (outstanding() == 0) {
-      changed_.wait(lock, [&] { return is_stopping_ || !incoming_.empty(); });
-      idle_since = std::chrono::steady_clock::now();
-      sleep = kSleepMin;
-    } else if (std::chrono::steady_clock::now() - idle_since > kSpin) {
-      const bool has_news =
-          changed_.wait_for(lock, sleep, [&] { return is_stopping_ || !incoming_.empty(); });
-      sleep = has_news ? kSleepMin : std::min(sleep * 2, kSleepMax);
-    } else {
+    if (has_acted) {
+      restart();
+    } else if (outstanding() == 0) {
+      changed_.wait(lock, has_news);
+      restart();
+    } else if (Clock::now() - busy_since <= kSpin) {
       lock.unlock();
       std::this_thread::yield();
+    } else if (changed_.wait_for(lock, sleep, has_news)) {
+      restart();
+    } else {
+      sleep = std::min(sleep * 2, kSleepMax);
     }
   }
 }

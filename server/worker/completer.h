@@ -1,10 +1,12 @@
 // Answers what has to wait for the device, so that the decode thread never does. An item is a set
-// of events recorded behind the work and an action; items become ready in any order, but before the
-// action of a ready item runs, the data of every copy that was decoded earlier and is complete has
-// been sent (items of kind kData first).
+// of events recorded behind the work and an action. Items of one stream, and the context-wide items
+// of one context, become ready in their order; others in any. Before the action of an answer runs,
+// the actions of everything that was decoded earlier and was complete by then have run, the data of
+// copies first: a client that sees one completion sees all that it implies.
 #pragma once
 
 #include "driver/driver_table.h"
+#include "server/worker/streams.h"
 
 #include <cuda.h>
 
@@ -12,16 +14,21 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
+#include <set>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sluice::server {
 
 class Completer {
  public:
-  using Action =
-      std::function<void(CUresult)>;  ///< gets CUDA_SUCCESS or the error that the work met
+  /// Gets CUDA_SUCCESS or the error that the work met. Answers run with the item's context current.
+  using Action = std::function<void(CUresult)>;
   enum class Kind { kData, kAnswer };
   /// `flush` sends what the actions produced.
   Completer(const DriverTable& driver, std::function<void()> flush)
@@ -30,10 +37,16 @@ class Completer {
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
-  /// Decode thread. Records an event of `context` (current) in each stream and adds the item; runs
-  /// it at once if the work is done and nothing older waits. A failure to record becomes the item's
-  /// result.
-  void add(CUcontext context, const std::vector<CUstream>& streams, Kind kind, Action action);
+  /// Decode thread, with `context` current. Records an event in each stream and adds the item; acts
+  /// before it returns if the work is done. A failure to record becomes the item's result. The
+  /// streams' commands so far are marked complete before the action runs.
+  enum class Scope { kStream, kContext };
+  void add(CUcontext context, std::span<const StreamRef> streams, Scope scope, Kind kind,
+           Action action);
+  /// Any thread: runs `action` on the completer's thread once the data of complete copies has been
+  /// sent.
+  void post(Action action);
+
   /// The context is being destroyed (its events with it) / a new one may have got its address.
   void forget(CUcontext context);
   void remember(CUcontext context);
@@ -43,34 +56,55 @@ class Completer {
   void stop();
 
  private:
+  struct Wait {
+    StreamRef state;
+    std::uint64_t issued = 0;
+    CUevent event = nullptr;
+  };
   struct Item {
     CUcontext context = nullptr;
-    std::vector<CUevent> events;
+    const void* chain = nullptr;  ///< with `context`: items that become ready in order
+    std::vector<Wait> waits;
+    std::size_t done = 0;  ///< waits that are over
     Kind kind = Kind::kAnswer;
     Action action;
     bool is_ready = false;
     CUresult result = CUDA_SUCCESS;
+    std::uint64_t order = 0;
   };
+  using ItemRef = std::unique_ptr<Item>;
+  using Items = std::vector<ItemRef>;
 
   CUresult record(CUcontext context, CUstream stream, CUevent* out);
   void poll(Item& item);
   void finish(Item& item);
-  /// One sweep over the items in decode order; true if any was acted on.
+  void enqueue(ItemRef item);
+  void take_incoming();
+  void enter(CUcontext context);
+  /// Moves what has become ready out of the chains; true if there was an answer.
+  bool drain(Items* data, Items* answers);
+  /// sweep_mutex_ is held. True if something was acted on.
   bool sweep();
   void run();
 
   const DriverTable& driver_;
   std::function<void()> flush_;
-  std::mutex sweep_mutex_;  ///< held while actions run: keeps their order
-  std::mutex mutex_;        ///< guards incoming_, events_, is_stopping_
+  std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
-  std::deque<Item> incoming_;
-  std::deque<Item> items_;  ///< guarded by sweep_mutex_
-  std::vector<std::pair<CUcontext, CUevent>> events_;
-  std::vector<CUcontext> dead_;
-  std::atomic<std::size_t> count_{0};
+  std::deque<ItemRef> incoming_;
+  std::map<CUcontext, std::vector<CUevent>> events_;  ///< idle ones
+  std::set<CUcontext> dead_;
   bool is_stopping_ = false;
   std::thread thread_;
+
+  std::mutex
+      sweep_mutex_;  ///< keeps the order of actions; taken before mutex_; guards what follows
+  std::map<std::pair<CUcontext, const void*>, std::deque<ItemRef>> chains_;
+  std::uint64_t last_order_ = 0;
+  CUcontext entered_ = nullptr;  ///< current on the sweeping thread, as far as this sweep knows
+  bool is_entered_ = false;
+
+  std::atomic<std::size_t> count_{0};
 };
 
 }  // namespace sluice::server

@@ -45,6 +45,12 @@ Result<link::Ready> start_driver(const std::string& path, DriverTable* driver) {
   }
   if (auto loaded = load_driver_table(library, driver); !loaded)
     return fail(loaded.error().with_context(path));
+  if (driver->cuInit == nullptr || driver->cuDriverGetVersion == nullptr ||
+      driver->cuDeviceGetCount == nullptr || driver->cuCtxSetCurrent == nullptr ||
+      driver->cuEventQuery == nullptr)
+    return fail(ErrorCode::kNotFound, format("{} is not a CUDA driver: it lacks cuInit or others "
+                                             "that every driver has",
+                                             path));
   if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS)
     return fail(ErrorCode::kSystem, format("the driver {} does not start: cuInit gives error {}",
                                            path, static_cast<int>(result)));

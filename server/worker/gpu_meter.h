@@ -27,18 +27,23 @@ class GpuMeter {
   void end(CUcontext context, CUstream stream);
   /// Any thread, when work has completed: adds the periods that are over.
   void collect();
-  /// The context and its events are gone.
+  /// The stream, or the context and its events, are gone.
+  void forget(CUcontext context, CUstream stream);
   void forget(CUcontext context);
   [[nodiscard]] std::uint64_t busy_us() const { return busy_us_.load(std::memory_order_relaxed); }
 
  private:
   struct Period {
     CUevent start = nullptr, stop = nullptr;
-    bool is_open = false;  ///< started and not yet ended
+    enum class State { kIdle, kOpen, kClosing } state = State::kIdle;
   };
+  /// Adds a closing period that is over; false while it is not.
+  bool settle(Period& period);
+
   const DriverTable& driver_;
   std::mutex mutex_;
   std::map<std::pair<CUcontext, CUstream>, Period> periods_;
+  std::size_t closing_ = 0;  ///< periods in that state
   std::atomic<std::uint64_t> busy_us_{0};
 };
 

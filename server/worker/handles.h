@@ -29,8 +29,11 @@ class HandleTable {
     return found != entries_.end() ? found->second : nullptr;
   }
   bool add(Kind kind, std::uint64_t id, void* handle) {
-    if (id == 0 || entries_.size() >= kHandlesMax) return false;
+    if (!can_add(kind, id)) return false;
     return entries_.emplace(Key{kind, id}, handle).second;
+  }
+  [[nodiscard]] bool can_add(Kind kind, std::uint64_t id) const {
+    return id != 0 && entries_.size() < kHandlesMax && find(kind, id) == nullptr;
   }
   void remove(Kind kind, std::uint64_t id) { entries_.erase({kind, id}); }
 
@@ -49,17 +52,23 @@ class HandleTable {
 };
 
 HandleTable& handle_table(Call& call);
+/// A handler asked for this stream in order to issue something in it.
+void note_stream_work(Call& call, CUstream stream);
 
 template <class Handle>
 CUresult native(Call& call, std::uint64_t id, Handle* out) {
   static_assert(std::is_pointer_v<Handle>);
   *out = nullptr;
-  if (id == 0) return CUDA_SUCCESS;
+  if (id == 0) {
+    if constexpr (std::is_same_v<Handle, CUstream>) note_stream_work(call, nullptr);
+    return CUDA_SUCCESS;
+  }
   void* found = handle_table(call).find(HandleTable::kind<Handle>(), id);
   if (found == nullptr)
     return std::is_same_v<Handle, CUcontext> ? CUDA_ERROR_INVALID_CONTEXT
                                              : CUDA_ERROR_INVALID_HANDLE;
   *out = static_cast<Handle>(found);
+  if constexpr (std::is_same_v<Handle, CUstream>) note_stream_work(call, *out);
   return CUDA_SUCCESS;
 }
 
@@ -67,6 +76,12 @@ template <class Handle>
 CUresult bind(Call& call, std::uint64_t id, Handle handle) {
   return handle_table(call).add(HandleTable::kind<Handle>(), id, handle) ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
+}
+
+/// Whether bind() would succeed: asked before something is created that could not be named.
+template <class Handle>
+bool can_bind(Call& call, std::uint64_t id) {
+  return handle_table(call).can_add(HandleTable::kind<Handle>(), id);
 }
 
 template <class Handle>

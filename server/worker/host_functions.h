@@ -12,7 +12,7 @@ namespace sluice::server {
 
 /// Thread-safe.
 struct Worker::HostFunctions {
-  /// Driver thread: tells the shim and waits. `push` sends host_func_run.
+  /// Driver thread.
   void wait(std::uint64_t token) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return is_over || done.erase(token) > 0; });
@@ -22,6 +22,10 @@ struct Worker::HostFunctions {
     if (running.erase(token) == 0) return;  // a token that nobody waits for
     done.insert(token);
     changed.notify_all();
+  }
+  void drop(std::uint64_t token) {
+    const std::lock_guard lock(mutex);
+    running.erase(token);
   }
   void end() {
     const std::lock_guard lock(mutex);

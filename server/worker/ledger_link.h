@@ -3,22 +3,52 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <mutex>
 
 namespace sluice::server {
 
-/// Confined to the decode thread, except that refund() may also come from the completer.
+/// Thread-safe: the decode thread and the completer's ask.
 class LedgerLink {
  public:
   struct Usage {
     bool is_granted = false;
-    std::uint64_t used_bytes = 0;  ///< by the tenant on the device
-    std::uint64_t limit_bytes = 0;
+    std::uint64_t used_bytes = 0;   ///< by the tenant on the device
+    std::uint64_t limit_bytes = 0;  ///< 0 = the device's own size
   };
   virtual ~LedgerLink() = default;
   /// Not granted if the limit would be passed or the broker does not answer.
   virtual Usage charge(std::uint32_t device, std::uint64_t bytes) = 0;
   virtual void refund(std::uint32_t device, std::uint64_t bytes) = 0;
   virtual Usage query(std::uint32_t device) = 0;
+};
+
+/// A ledger of one process, for engines that run without a broker.
+class LocalLedger final : public LedgerLink {
+ public:
+  /// 0 = no limit but the device's own size.
+  explicit LocalLedger(std::uint64_t limit_bytes = 0) : limit_bytes_(limit_bytes) {}
+  Usage charge(std::uint32_t device, std::uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t& used = used_bytes_[device];
+    const bool is_granted =
+        limit_bytes_ == 0 || (used <= limit_bytes_ && bytes <= limit_bytes_ - used);
+    if (is_granted) used += bytes;
+    return {is_granted, used, limit_bytes_};
+  }
+  void refund(std::uint32_t device, std::uint64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    used_bytes_[device] -= bytes;
+  }
+  Usage query(std::uint32_t device) override {
+    const std::lock_guard lock(mutex_);
+    return {true, used_bytes_[device], limit_bytes_};
+  }
+
+ private:
+  const std::uint64_t limit_bytes_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::uint64_t> used_bytes_;
 };
 
 }  // namespace sluice::server

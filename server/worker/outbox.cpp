@@ -33,18 +33,29 @@ void Outbox::send(wire::RecordHeader header, Bytes fixed, std::initializer_list<
   const std::lock_guard lock(mutex_);
   append({reinterpret_cast<const std::byte*>(&header), sizeof header});
   append(fixed);
+  is_urgent_ |= header.opcode != static_cast<std::uint16_t>(wire::copy_credit::kOpcode);
   for (const Bytes& blob : blobs) append(blob);
   sent_bytes_.fetch_add(total, std::memory_order_relaxed);
 }
 
+void Outbox::flush_locked() {
+  is_urgent_ = false;
+  if (channel_.unflushed_bytes() > 0) static_cast<void>(channel_.flush());
+}
+
 void Outbox::flush() {
   const std::lock_guard lock(mutex_);
-  if (channel_.unflushed_bytes() > 0) static_cast<void>(channel_.flush());
+  flush_locked();
 }
 
 void Outbox::flush_if_large() {
   const std::lock_guard lock(mutex_);
-  if (channel_.unflushed_bytes() >= kBatchBytes) static_cast<void>(channel_.flush());
+  if (channel_.unflushed_bytes() >= kBatchBytes) flush_locked();
+}
+
+void Outbox::flush_if_due() {
+  const std::lock_guard lock(mutex_);
+  if (is_urgent_ || channel_.unflushed_bytes() >= kBatchBytes) flush_locked();
 }
 
 }  // namespace sluice::server

@@ -1,5 +1,5 @@
 // The worker's sending side: replies and pushes, in the order of the calls, batched until somebody
-// flushes.
+// flushes. What the client may be waiting for is urgent; credit for copies is not.
 #pragma once
 
 #include "protocol/all_rows.h"
@@ -23,26 +23,32 @@ class Outbox {
   void flush();
   /// Flushes if a batch worth sending has gathered.
   void flush_if_large();
+  /// Flushes if something urgent, or a batch worth sending, has gathered.
+  void flush_if_due();
   [[nodiscard]] std::uint64_t sent_bytes() const {
     return sent_bytes_.load(std::memory_order_relaxed);
   }
 
+  /// `request` is what the push stems from.
   template <class Push>
-  void push(const Push& push, std::uint64_t seq, CUresult result,
+  void push(const Push& push, const wire::RecordHeader& request, CUresult result,
             std::initializer_list<Bytes> blobs = {}) {
     wire::RecordHeader header{};
     header.opcode = static_cast<std::uint16_t>(Push::kOpcode);
     header.flags = wire::kFlagPush;
-    header.seq = seq;
+    header.seq = request.seq;
+    header.context = request.context;
     header.result = result;
     send(header, {reinterpret_cast<const std::byte*>(&push), sizeof push}, blobs);
   }
 
  private:
   void append(Bytes bytes);
+  void flush_locked();
 
   transport::Channel& channel_;
   std::mutex mutex_;
+  bool is_urgent_ = false;  ///< since the last flush
   std::atomic<std::uint64_t> sent_bytes_{0};
 };
 

@@ -1,5 +1,5 @@
-// Pinned host memory between the channel and the device, in slots of one payload, reused for the
-// life of the session.
+// Pinned host memory between the channel and the device: pieces of blocks, reused for the life of a
+// context. Small copies get small pieces, so that many of them can wait behind a long kernel.
 #pragma once
 
 #include "driver/driver_table.h"
@@ -7,54 +7,42 @@
 
 #include <cuda.h>
 
+#include <array>
+#include <cstddef>
+#include <map>
 #include <mutex>
 #include <vector>
 
 namespace sluice::server {
 
-/// Thread-safe. How much can be in use is bounded by the shim's copy windows.
+/// Thread-safe.
 class StagingPool {
  public:
-  static constexpr std::size_t kSlotBytes = wire::kPayloadBytesMax;
-  /// Slots for both windows, and as many again for a shim that does not keep to them before it is
-  /// refused.
-  static constexpr std::size_t kSlotsMax = 4 * wire::kCopyWindowBytes / kSlotBytes;
+  static constexpr std::size_t kBlockBytes = wire::kPayloadBytesMax;
+  static constexpr std::array<std::size_t, 3> kPieceBytes = {1024, 16 * 1024, kBlockBytes};
+  /// Blocks for both windows, and as many again for a shim that does not keep to them.
+  static constexpr std::size_t kBlocksMax = 4 * wire::kCopyWindowBytes / kBlockBytes;
 
   explicit StagingPool(const DriverTable& driver) : driver_(driver) {}
 
-  /// A slot, or null if there are too many or the driver has no memory. The current context must be
-  /// set.
-  std::byte* take() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!free_.empty()) {
-        std::byte* slot = free_.back();
-        free_.pop_back();
-        return slot;
-      }
-      if (count_ >= kSlotsMax) return nullptr;
-      ++count_;
-    }
-    void* memory = nullptr;
-    if (driver_.cuMemHostAlloc == nullptr ||
-        driver_.cuMemHostAlloc(&memory, kSlotBytes, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) {
-      const std::lock_guard lock(mutex_);
-      --count_;
-      return nullptr;
-    }
-    return static_cast<std::byte*>(memory);
-  }
-
-  void give_back(std::byte* slot) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(slot);
-  }
+  /// At least `bytes` (<= kBlockBytes) of memory of the context, which is current; null if there is
+  /// too much in use or the driver has none.
+  std::byte* take(CUcontext context, std::size_t bytes);
+  void give_back(CUcontext context, std::byte* piece, std::size_t bytes);
+  /// The context is gone, and the memory with it.
+  void forget(CUcontext context);
 
  private:
+  struct PerContext {
+    std::array<std::vector<std::byte*>, kPieceBytes.size()> idle;
+    std::size_t blocks = 0;
+  };
+  static std::size_t size_class(std::size_t bytes);
+
   const DriverTable& driver_;
   std::mutex mutex_;
-  std::vector<std::byte*> free_;
-  std::size_t count_ = 0;
+  std::map<CUcontext, PerContext> contexts_;
+  std::size_t blocks_ = 0;
 };
 
 }  // namespace sluice::server

@@ -18,6 +18,9 @@ const DriverTable& Call::driver() const {
 HandleTable& handle_table(Call& call) {
   return call.worker().handles();
 }
+void note_stream_work(Call& call, CUstream stream) {
+  call.worker().note_work(stream);
+}
 
 Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> channel,
                LedgerLink& ledger)
@@ -38,30 +41,38 @@ Worker::~Worker() {
   completer_.stop();
 }
 
-std::uint32_t Worker::current_device() const {
-  const auto found = context_devices.find(current_);
-  return found != context_devices.end() ? found->second : 0;
+std::uint32_t Worker::current_device() {
+  const std::lock_guard lock(memory_mutex);
+  const auto found = contexts.find(current_);
+  return found != contexts.end() ? found->second.device : 0;
 }
 
 Status Worker::run() {
+  Status ended = serve();
+  host_functions->end();
+  outbox_.flush();
+  meter_.collect();
+  return ended;
+}
+
+Status Worker::serve() {
   wire::RecordAssembler<transport::RecvSink> assembler(*this);
   while (!is_goodbye) {
-    auto got = channel_->poll(assembler, kPollBytes);
+    const auto got = channel_->poll(assembler, kPollBytes);
     if (!got) {
-      host_functions->end();
       if (got.error().code == ErrorCode::kPeerClosed) return {};
       return fail(got.error().with_context("session"));
     }
     if (*got > 0) {
       received_bytes_ += *got;
+      outbox_.flush_if_due();
       continue;
     }
+    destroy_finished_streams();
     outbox_.flush();
     const auto ready = channel_->wait(transport::Clock::now() + kWait);
     if (!ready && ready.error().code != ErrorCode::kPeerClosed) return fail(ready.error());
   }
-  outbox_.flush();
-  host_functions->end();
   return {};
 }
 
@@ -79,6 +90,12 @@ CUresult Worker::enter_context(std::uint32_t id) {
   return CUDA_SUCCESS;
 }
 
+void Worker::leave_context() {
+  driver_.cuCtxSetCurrent(nullptr);
+  current_ = nullptr;
+  current_id_ = 0;
+}
+
 Status Worker::on_record(const wire::RecordHeader& header, std::span<const std::byte> body) {
   if (is_goodbye) return {};
   if (header.seq != last_seq_ + 1)
@@ -86,79 +103,76 @@ Status Worker::on_record(const wire::RecordHeader& header, std::span<const std::
   last_seq_ = header.seq;
   if ((header.flags & ~wire::kFlagWantsReply) != 0)
     return fail(ErrorCode::kProtocol, format("record {} has flags {}", header.seq, header.flags));
-  ++calls_;
+  calls_.fetch_add(1, std::memory_order_relaxed);
   const bool wants_reply = (header.flags & wire::kFlagWantsReply) != 0;
-  if (wants_reply) ++waits_;
+  if (wants_reply) waits_.fetch_add(1, std::memory_order_relaxed);
   Outcome outcome;
   outcome.result = enter_context(header.context);
-  if (outcome.result == CUDA_SUCCESS) {
-    SLUICE_CHECK(dispatch(*this, header, body, outcome));
-  }
+  if (outcome.result == CUDA_SUCCESS) SLUICE_CHECK(dispatch(*this, header, body, outcome));
   if (log_enabled(LogLevel::kTrace))
     SLUICE_LOG_TRACE("driver", "{} seq={} result={}",
                      wire::opcode_name(static_cast<wire::Opcode>(header.opcode)), header.seq,
                      static_cast<int>(outcome.result));
-  if (outcome.is_deferred) {
-    outbox_.flush_if_large();
-    return {};
+  if (!outcome.is_deferred) {
+    if (wants_reply) {
+      wire::RecordHeader reply = header;
+      reply.flags = wire::kFlagReply;
+      reply.result = outcome.result;
+      // At most two variable parts exist in any reply.
+      const auto part = [&](std::size_t i) {
+        return i < outcome.reply_blobs.size() ? Outbox::Bytes(outcome.reply_blobs[i])
+                                              : Outbox::Bytes();
+      };
+      outbox_.send(reply, outcome.reply, {part(0), part(1)});
+    } else if (outcome.result != CUDA_SUCCESS) {
+      report_failure(header, outcome.result);
+    }
   }
-  if (!wants_reply) {
-    if (outcome.result != CUDA_SUCCESS) report_failure(header.seq, header.opcode, outcome.result);
-    outbox_.flush_if_large();
-    return {};
-  }
-  wire::RecordHeader reply{};
-  reply.opcode = header.opcode;
-  reply.flags = wire::kFlagReply;
-  reply.seq = header.seq;
-  reply.result = outcome.result;
-  // At most two variable parts exist in any reply.
-  const auto part = [&](std::size_t i) {
-    return i < outcome.reply_blobs.size() ? Outbox::Bytes(outcome.reply_blobs[i]) : Outbox::Bytes();
-  };
-  outbox_.send(reply, outcome.reply, {part(0), part(1)});
+  outbox_.flush_if_large();
   return {};
 }
 
-void Worker::answer(std::uint64_t seq, std::uint16_t opcode, CUresult result,
+void Worker::answer(const wire::RecordHeader& request, CUresult result,
                     std::span<const std::byte> fixed) {
-  wire::RecordHeader reply{};
-  reply.opcode = opcode;
+  wire::RecordHeader reply = request;
   reply.flags = wire::kFlagReply;
-  reply.seq = seq;
   reply.result = result;
   outbox_.send(reply, fixed, {});
 }
 
-void Worker::report_failure(std::uint64_t seq, std::uint16_t opcode, CUresult result) {
+void Worker::report_failure(const wire::RecordHeader& request, CUresult result) {
   wire::failure push{};
-  push.opcode = opcode;
-  outbox_.push(push, seq, result);
+  push.opcode = request.opcode;
+  outbox_.push(push, request, result);
 }
 
-void Worker::after_context(Completer::Kind kind, Completer::Action action) {
-  std::vector<CUstream> streams = {nullptr};
-  meter_.end(current_, nullptr);
-  for (const auto& [stream, is_busy] : busy_streams_[current_]) {
-    meter_.end(current_, stream);
-    streams.push_back(stream);
-  }
-  completer_.add(current_, streams, kind, std::move(action));
-}
-
-void Worker::after_context_of(CUcontext context, Completer::Kind kind, Completer::Action action) {
-  driver_.cuCtxSetCurrent(context);
-  current_ = context;
-  after_context(kind, std::move(action));
-  busy_streams_.erase(context);
-  driver_.cuCtxSetCurrent(nullptr);
-  current_ = nullptr;
-  current_id_ = 0;
+void Worker::after_context_of(CUcontext context, Completer::Action action) {
+  destroy_finished_streams();
+  std::vector<StreamRef> streams = streams_.busy(context);
+  // An idle context is asked all the same: it may have met an error.
+  if (streams.empty()) streams.push_back(streams_.find(context, nullptr));
+  if (context != current_) driver_.cuCtxSetCurrent(context);
+  for (const StreamRef& state : streams) meter_.end(context, state->stream);
+  completer_.add(context, streams, Completer::Scope::kContext, Completer::Kind::kAnswer,
+                 std::move(action));
+  if (context != current_) driver_.cuCtxSetCurrent(current_);
 }
 
 void Worker::after_stream(CUstream stream, Completer::Kind kind, Completer::Action action) {
-  if (kind == Completer::Kind::kAnswer) meter_.end(current_, stream);
-  completer_.add(current_, {stream}, kind, std::move(action));
+  const StreamRef state = streams_.find(current_, stream);
+  if (state->context != current_) driver_.cuCtxSetCurrent(state->context);
+  if (kind == Completer::Kind::kAnswer) meter_.end(state->context, stream);
+  completer_.add(state->context, {&state, 1}, Completer::Scope::kStream, kind, std::move(action));
+  if (state->context != current_) driver_.cuCtxSetCurrent(current_);
+}
+
+void Worker::destroy_finished_streams() {
+  for (const StreamRef& state : streams_.take_finished()) {
+    meter_.forget(state->context, state->stream);
+    const CUresult result = driver_.cuStreamDestroy_v2(state->stream);
+    if (result != CUDA_SUCCESS)
+      SLUICE_LOG_DEBUG("driver", "cuStreamDestroy result={}", static_cast<int>(result));
+  }
 }
 
 link::Stats Worker::stats() const {

@@ -1,6 +1,10 @@
 // The session engine: executes one client's records against one driver. Decodes in order on the
 // thread that calls run(); what waits for the device is answered by the Completer's thread. It runs
 // in sluice-worker, and in one process with the shim in tests.
+//
+// Handlers (server/cuda/<row>.cpp, and generated ones) run on the decode thread and never wait for
+// the device: after_stream() and after_context() run an action when the work issued so far has
+// completed. The actions may run on either thread, one at a time.
 #pragma once
 
 #include "driver/driver_table.h"
@@ -12,6 +16,7 @@
 #include "server/worker/ledger_link.h"
 #include "server/worker/outbox.h"
 #include "server/worker/staging.h"
+#include "server/worker/streams.h"
 #include "transport/transport.h"
 
 #include <cuda.h>
@@ -19,6 +24,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
@@ -31,6 +37,7 @@ struct KernelLayout {
   };
   std::vector<Param> params;
   std::uint32_t total_bytes = 0;
+  bool is_known = false;  ///< false: the driver does not tell layouts
 };
 
 class Worker final : private wire::RecordHandler {
@@ -43,61 +50,69 @@ class Worker final : private wire::RecordHandler {
   Status run();
   /// From any thread: ends run().
   void stop() { channel_->close(); }
+  /// Any thread.
   [[nodiscard]] link::Stats stats() const;
 
   // ---- for handlers (decode thread unless said otherwise)
   const DriverTable& driver() const { return driver_; }
   HandleTable& handles() { return handles_; }
+  StreamTable& streams() { return streams_; }
   Completer& completer() { return completer_; }
   Outbox& outbox() { return outbox_; }
   StagingPool& staging() { return staging_; }
   LedgerLink& ledger() { return ledger_; }
   GpuMeter& meter() { return meter_; }
   [[nodiscard]] CUcontext current() const { return current_; }
-  [[nodiscard]] std::uint32_t current_device() const;
+  [[nodiscard]] std::uint32_t current_device();
 
-  /// Answers a deferred request; from the completer's thread too.
-  void answer(std::uint64_t seq, std::uint16_t opcode, CUresult result,
-              std::span<const std::byte> fixed);
+  /// Answers a deferred request; any thread.
+  void answer(const wire::RecordHeader& request, CUresult result, std::span<const std::byte> fixed);
   /// Tells the shim that a posted record failed, at once or later; any thread.
-  void report_failure(std::uint64_t seq, std::uint16_t opcode, CUresult result);
-  /// Runs `action` when everything issued so far in the current context (or only in `stream`) has
-  /// completed.
-  void after_context(Completer::Kind kind, Completer::Action action);
-  /// The same for a given context, which is then no longer current.
-  void after_context_of(CUcontext context, Completer::Kind kind, Completer::Action action);
+  void report_failure(const wire::RecordHeader& request, CUresult result);
+  /// Runs `action` when everything issued so far in the current context has completed.
+  void after_context(Completer::Action action) { after_context_of(current_, std::move(action)); }
+  void after_context_of(CUcontext context, Completer::Action action);
+  /// The same for what was issued in one stream, of whatever context.
   void after_stream(CUstream stream, Completer::Kind kind, Completer::Action action);
-  /// Streams with work since they were last seen complete, so that a context-wide wait covers them.
-  void note_work(CUstream stream) {
-    if (stream != nullptr) busy_streams_[current_].insert_or_assign(stream, true);
-  }
-  void forget_stream(CUstream stream) { busy_streams_[current_].erase(stream); }
+  /// Something is about to be issued in the stream (native<CUstream>() does this by itself).
+  void note_work(CUstream stream) { streams_.note_work(streams_.find(current_, stream)); }
+  /// No context is current from here on: it may be about to go.
+  void leave_context();
 
-  /// Contexts by handle, for the ledger: which device each belongs to.
-  std::map<CUcontext, std::uint32_t> context_devices;
-  /// Device memory by address: what was charged for it.
+  /// What is known about contexts and device memory; frees complete on the completer's thread.
+  std::mutex memory_mutex;
+  struct Context {
+    std::uint32_t device = 0;
+    bool is_primary = false;
+    unsigned retains = 0;  ///< wire ids that stand for it
+  };
+  std::map<CUcontext, Context> contexts;
   struct Allocation {
     std::uint32_t device;
     std::uint64_t charged_bytes;
     CUcontext context;
   };
   std::map<CUdeviceptr, Allocation> allocations;
-  std::mutex allocations_mutex;  ///< frees complete on the completer's thread
   std::atomic<unsigned> pending_frees{0};
-  std::unordered_map<std::uint64_t, KernelLayout> layouts;  ///< by wire id of a function or kernel
+  std::atomic<std::uint64_t> memory_bytes{0}, memory_peak_bytes{0};
+
+  /// By wire id; functions and kernels are numbered apart.
+  std::unordered_map<std::uint64_t, KernelLayout> function_layouts, kernel_layouts;
   struct Upload {
+    std::uint64_t total_bytes = 0;
     std::vector<std::byte> bytes;
-    std::uint64_t received = 0;
   };
   std::map<std::uint64_t, Upload> uploads;
-  struct HostFunctions;  ///< server/cuda/launch.cpp
+  std::uint64_t upload_bytes = 0;  ///< in all of them
+  struct HostFunctions;            ///< server/worker/host_functions.h
   std::unique_ptr<HostFunctions> host_functions;
   bool is_goodbye = false;
-  std::atomic<std::uint64_t> memory_bytes{0}, memory_peak_bytes{0};
 
  private:
   Status on_record(const wire::RecordHeader& header, std::span<const std::byte> body) override;
+  Status serve();
   CUresult enter_context(std::uint32_t id);
+  void destroy_finished_streams();
 
   const DriverTable& driver_;
   std::unique_ptr<transport::Channel> channel_;
@@ -106,7 +121,7 @@ class Worker final : private wire::RecordHandler {
   StagingPool staging_;
   GpuMeter meter_;
   HandleTable handles_;
-  std::map<CUcontext, std::map<CUstream, bool>> busy_streams_;
+  StreamTable streams_;
   CUcontext current_ = nullptr;
   std::uint32_t current_id_ = 0;
   std::uint64_t last_seq_ = 0;

@@ -48,8 +48,7 @@ class WorkerTest : public ::testing::Test, private wire::RecordHandler {
   }
   /// The next record from the worker.
   wire::RecordHeader receive() {
-    wire::RecordAssembler<transport::RecvSink> assembler(*this);
-    while (received_.empty() && pair_.client->poll(assembler, 1 << 20)) {
+    while (received_.empty() && pair_.client->poll(assembler_, 1 << 20)) {
       if (!received_.empty()) break;
       EXPECT_TRUE(
           pair_.client->wait(transport::Clock::now() + std::chrono::seconds(10)).value_or(false));
@@ -74,6 +73,7 @@ class WorkerTest : public ::testing::Test, private wire::RecordHandler {
   std::unique_ptr<Worker> worker_;
   std::thread thread_;
   Status ended_;
+  wire::RecordAssembler<transport::RecvSink> assembler_{*this};
   std::uint64_t seq_ = 0;
   std::vector<wire::RecordHeader> received_;
 };
