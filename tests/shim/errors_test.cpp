@@ -51,6 +51,7 @@ TEST_F(Errors, OfManyFailuresTheFirstIsReported) {
   CUfunction f = function();
   for (int i = 0; i < 3; ++i) ASSERT_EQ(CUDA_SUCCESS, launch(f));
   EXPECT_EQ(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuCtxSynchronize());
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Errors, AStickyFailureStaysInItsContextAndNotInANewOne) {
