@@ -108,11 +108,11 @@ class FakeServer final : private wire::RecordHandler {
     (void)channel_->write_through(bytes);
   }
 
-  /// Blocks until `count` records of that opcode came, or a generous deadline.
+  /// Blocks until `count` records of that opcode came and the hook has seen them, or a generous deadline.
   bool wait_for(wire::Opcode opcode, std::size_t count) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(20),
-                             [&] { return counts_[opcode] >= count; });
+                             [&] { return seen_by_hook_[opcode] >= count; });
   }
   std::size_t count(wire::Opcode opcode) {
     std::lock_guard lock(mutex_);
@@ -149,9 +149,14 @@ class FakeServer final : private wire::RecordHandler {
       ++counts_[static_cast<wire::Opcode>(header.opcode)];
       records_.push_back(record);
       if (record.body.size() > 4096) records_.back().body.resize(4096);
+    }
+    const bool is_taken = hook_ && hook_(*this, record);
+    {
+      std::lock_guard lock(mutex_);
+      ++seen_by_hook_[static_cast<wire::Opcode>(header.opcode)];
       changed_.notify_all();
     }
-    if (!hook_ || !hook_(*this, record)) answer(record);
+    if (!is_taken) answer(record);
     return {};
   }
 
@@ -209,6 +214,7 @@ class FakeServer final : private wire::RecordHandler {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<wire::Opcode, std::size_t> counts_;
+  std::map<wire::Opcode, std::size_t> seen_by_hook_;  ///< what the hook keeps is there for the test
   std::vector<Received> records_;
   std::uint64_t last_seq_ = 0;
   std::atomic<bool> is_order_broken_{false};
