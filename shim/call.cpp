@@ -70,8 +70,7 @@ CUresult post_record(wire::Opcode opcode, Bytes fixed,
 CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs,
                      const ReplyShape& reply, std::initializer_list<OutBytes> out) noexcept {
   Session& current = session();
-  process().functions[static_cast<std::size_t>(thread_state().fn)].round_trips.fetch_add(
-      1, std::memory_order_relaxed);
+  count_wait();
   const std::uint32_t context = current_context_id();
   const CUresult result = current.pipeline().call(
       {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs}, reply, out);

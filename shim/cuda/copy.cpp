@@ -51,6 +51,7 @@ CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes
                                   .context = current_context_id()},
                                  waits);
   if (!waits) return result;
+  count_wait();
   if (is_sticky(result) && result != kSessionLost)
     session().note_failure(result, current_context_id());
   return or_deferred(result);

@@ -54,5 +54,6 @@ SLUICE_API cuEventSynchronize(CUevent hEvent) {
   if (const CUresult refused = enter(wire::Fn::cuEventSynchronize)) return refused;
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  count_wait();
   return noted(session().completions().synchronize(*event));
 }
