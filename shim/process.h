@@ -57,6 +57,12 @@ inline std::uint32_t current_context_id() noexcept {
   return context != nullptr ? context->wire_id.load(std::memory_order_relaxed) : 0;
 }
 
+/// Counts a wait for the server on the account of the calling thread's function.
+inline void count_wait() noexcept {
+  process().functions[static_cast<std::size_t>(thread_state().fn)].round_trips.fetch_add(
+      1, std::memory_order_relaxed);
+}
+
 /// enter() for functions whose requirement is known better here than in the table.
 CUresult enter_needing(wire::Fn fn, wire::Needs needs) noexcept;
 
