@@ -35,8 +35,11 @@ CUresult Completions::record(Event& event, const Stream& stream, unsigned flags,
     args.version = event.version.fetch_add(1) + 1;
     if (was_done) pipeline_.expect();
   }
-  return pipeline_.post(
-      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
+  return pipeline_.post({.opcode = args.kOpcode,
+                         .context = context,
+                         .fixed = detail::as_bytes(args),
+                         .blobs = {},
+                         .seq = &event.record_seq});
 }
 
 CUresult Completions::query(Event& event) {
@@ -74,7 +77,7 @@ CUresult Completions::query(Stream& stream, std::uint32_t context) {
 
 std::uint64_t Completions::new_marker(Stream& stream) {
   std::lock_guard lock(mutex_);
-  markers_[++last_marker_] = &stream;
+  markers_[++last_marker_].stream = &stream;
   return last_marker_;
 }
 
@@ -83,9 +86,20 @@ CUresult Completions::post_marker(std::uint64_t stream, std::uint64_t marker,
   wire::stream_marker args{};
   args.stream = stream;
   args.marker = marker;
+  SharedSeq seq;
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = markers_.find(marker);
+    if (at == markers_.end())
+      return CUDA_ERROR_INVALID_HANDLE;  // the stream was destroyed meanwhile
+    seq = at->second.seq;
+  }
   pipeline_.expect();
-  const CUresult result = pipeline_.post(
-      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
+  const CUresult result = pipeline_.post({.opcode = args.kOpcode,
+                                          .context = context,
+                                          .fixed = detail::as_bytes(args),
+                                          .blobs = {},
+                                          .seq = seq.get()});
   pipeline_.flush();
   return result;
 }
@@ -112,10 +126,24 @@ Status Completions::on_event_done(const wire::RecordHeader& header, Bytes body) 
   if (push.fixed.version > event.version.load())
     return fail(ErrorCode::kProtocol, "completion of an event record that was never made");
   if (push.fixed.version <= event.done_version.load()) return {};
-  event.result.store(header.result);
-  event.done_version.store(push.fixed.version);
-  if (push.fixed.version == event.version.load()) pipeline_.fulfilled();
+  finish_record(event, push.fixed.version, static_cast<CUresult>(header.result));
   return {};
+}
+
+void Completions::finish_record(Event& event, std::uint64_t version, CUresult result) {
+  event.result.store(result);
+  event.done_version.store(version);
+  if (version == event.version.load()) pipeline_.fulfilled();
+}
+
+void Completions::on_record_failed(std::uint64_t seq, CUresult result) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, event] : events_) {
+    if (event->record_seq.load() != seq) continue;
+    const std::uint64_t version = event->version.load();
+    if (event->done_version.load() < version) finish_record(*event, version, result);
+    return;
+  }
 }
 
 Status Completions::on_marker_done(const wire::RecordHeader& header, Bytes body) {
@@ -128,16 +156,36 @@ Status Completions::on_marker_done(const wire::RecordHeader& header, Bytes body)
       if (push.fixed.marker != 0 && push.fixed.marker <= last_marker_) return {};
       return fail(ErrorCode::kProtocol, "completion of a marker that was never posted");
     }
-    stream = at->second;
+    stream = at->second.stream;
     markers_.erase(at);
   }
-  pipeline_.fulfilled();
-  std::lock_guard lock(stream->mutex);
-  if (stream->marker != push.fixed.marker) return {};
-  stream->marker = 0;
-  stream->done_uses = stream->marker_uses;
-  stream->done_result = static_cast<CUresult>(header.result);
+  finish_marker(push.fixed.marker, *stream, static_cast<CUresult>(header.result));
   return {};
+}
+
+void Completions::on_marker_failed(std::uint64_t seq, CUresult result) {
+  std::uint64_t marker = 0;
+  Stream* stream = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [number, known] : markers_) {
+      if (known.seq->load() != seq) continue;
+      marker = number;
+      stream = known.stream;
+    }
+    if (stream == nullptr) return;
+    markers_.erase(marker);
+  }
+  finish_marker(marker, *stream, result);
+}
+
+void Completions::finish_marker(std::uint64_t marker, Stream& stream, CUresult result) {
+  pipeline_.fulfilled();
+  std::lock_guard lock(stream.mutex);
+  if (stream.marker != marker) return;
+  stream.marker = 0;
+  stream.done_uses = stream.marker_uses;
+  stream.done_result = result;
 }
 
 }  // namespace sluice::shim

@@ -33,15 +33,24 @@ class Completions {
 
   Status on_event_done(const wire::RecordHeader& header, Bytes body);
   Status on_marker_done(const wire::RecordHeader& header, Bytes body);
+  /// The record with that number failed: whoever waits for its completion gets the error.
+  void on_record_failed(std::uint64_t seq, CUresult result);
+  void on_marker_failed(std::uint64_t seq, CUresult result);
 
  private:
   std::uint64_t new_marker(Stream& stream);
+  void finish_marker(std::uint64_t marker, Stream& stream, CUresult result);
+  void finish_record(Event& event, std::uint64_t version, CUresult result);
   CUresult post_marker(std::uint64_t stream, std::uint64_t marker, std::uint32_t context);
 
   Pipeline& pipeline_;
   std::mutex mutex_;  ///< taken after an object's own
   std::unordered_map<std::uint64_t, Event*> events_;
-  std::unordered_map<std::uint64_t, Stream*> markers_;
+  struct Marker {
+    Stream* stream = nullptr;
+    SharedSeq seq = std::make_shared<std::atomic<std::uint64_t>>(0);
+  };
+  std::unordered_map<std::uint64_t, Marker> markers_;
   std::uint64_t last_marker_ = 0;
 };
 

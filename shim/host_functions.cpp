@@ -5,6 +5,7 @@
 #include "shim/decode.h"
 #include "shim/host_order.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
@@ -20,18 +21,22 @@ CUresult HostFunctions::launch(const Function& function, Stream& stream, std::ui
   wire::host_func args{};
   args.stream = stream.id;
   args.is_callback = function.callback != nullptr ? 1 : 0;
+  const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
   {
     std::lock_guard lock(mutex_);
     if (!has_thread_ && !start()) return CUDA_ERROR_OPERATING_SYSTEM;
     args.token = ++last_token_;
-    waiting_.emplace(args.token, function);
+    waiting_.emplace(args.token, function).first->second.seq = seq;
     pending_.insert(args.token);
     pending_count_ = pending_.size();
   }
   pipeline_.expect();
   note_host_function(stream, args.token);
-  return pipeline_.post(
-      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}});
+  return pipeline_.post({.opcode = args.kOpcode,
+                         .context = context,
+                         .fixed = detail::as_bytes(args),
+                         .blobs = {},
+                         .seq = seq.get()});
 }
 
 Status HostFunctions::on_run(const wire::RecordHeader& header, Bytes body) {
@@ -47,6 +52,26 @@ Status HostFunctions::on_run(const wire::RecordHeader& header, Bytes body) {
   pipeline_.fulfilled();
   word_.wake();
   return {};
+}
+
+void HostFunctions::on_launch_failed(std::uint64_t seq, CUresult result) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = std::find_if(waiting_.begin(), waiting_.end(), [seq](const auto& item) {
+      return item.second.seq->load() == seq;
+    });
+    if (at == waiting_.end()) return;
+    if (at->second.callback != nullptr) {
+      due_.push_back({at->first, at->second, result});
+    } else {
+      pending_.erase(at->first);
+      pending_count_ = pending_.size();
+    }
+    waiting_.erase(at);
+  }
+  pipeline_.fulfilled();
+  word_.wake();
+  ran_word_.wake();
 }
 
 bool HostFunctions::is_pending(std::uint64_t token) const {

@@ -29,6 +29,7 @@ class HostFunctions {
     CUstreamCallback callback = nullptr;  ///< instead of `run`
     CUstream stream = nullptr;            ///< given to the callback
     void* data = nullptr;
+    SharedSeq seq{};  ///< set by launch()
   };
   CUresult launch(const Function& function, Stream& stream, std::uint32_t context);
   /// Launched and not yet run to their end.
@@ -37,6 +38,8 @@ class HostFunctions {
   /// Waits until the function has run; kSessionLost if it never will.
   CUresult wait(std::uint64_t token);
   Status on_run(const wire::RecordHeader& header, Bytes body);
+  /// The host_func with that number failed: it never runs, but a callback still gets the error.
+  void on_launch_failed(std::uint64_t seq, CUresult result);
 
  private:
   struct Due {

@@ -49,6 +49,7 @@ struct Event {
   std::mutex mutex;  ///< numbering a record and posting it are one step
   std::atomic<std::uint64_t> version{0};
   std::atomic<std::uint64_t> done_version{0};
+  std::atomic<std::uint64_t> record_seq{0};  ///< number of the latest event_record
   std::atomic<int> result{CUDA_SUCCESS};
   std::vector<std::uint64_t> host_functions;  ///< tokens of those that precede its record
 };

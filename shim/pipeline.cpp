@@ -99,6 +99,7 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
       replies_.emplace(seq, reply);
     }
     last_seq_.store(seq, std::memory_order_relaxed);
+    if (record.seq != nullptr) record.seq->store(seq);
     const bool is_idle = acknowledged_seq_.load(std::memory_order_relaxed) + 1 == seq;
     if (unflushed_records_.load(std::memory_order_relaxed) == 0)
       oldest_ns_.store(now_ns(), std::memory_order_relaxed);

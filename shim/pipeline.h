@@ -28,11 +28,17 @@ namespace sluice::shim {
 /// What every call of a lost session returns.
 inline constexpr CUresult kSessionLost = CUDA_ERROR_DEVICE_UNAVAILABLE;
 
+/// The number of a record about to be posted; shared by the poster and the table of what awaits an
+/// answer, either of which may be done with it first.
+using SharedSeq = std::shared_ptr<std::atomic<std::uint64_t>>;
+
 struct Outgoing {
   wire::Opcode opcode{};
   std::uint32_t context = 0;
   Bytes fixed;
   std::initializer_list<Bytes> blobs;
+  /// Gets the record's number before anything can come back for it.
+  std::atomic<std::uint64_t>* seq = nullptr;
 };
 
 /// Takes the records that nobody asked for, on whichever thread reads. An error ends the session.

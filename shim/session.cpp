@@ -69,6 +69,25 @@ void Session::note_failure(CUresult result, std::uint32_t context) noexcept {
   }
 }
 
+void Session::resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result) {
+  switch (opcode) {
+    case wire::Opcode::event_record:
+      completions_.on_record_failed(seq, result);
+      break;
+    case wire::Opcode::stream_marker:
+      completions_.on_marker_failed(seq, result);
+      break;
+    case wire::Opcode::copy_d2h:
+      transfers_.on_read_failed(seq, result);
+      break;
+    case wire::Opcode::host_func:
+      host_functions_.on_launch_failed(seq, result);
+      break;
+    default:
+      break;  // nobody waits for anything of it
+  }
+}
+
 Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
   switch (static_cast<wire::Opcode>(header.opcode)) {
     case wire::Opcode::host_data:
@@ -88,7 +107,12 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       SLUICE_LOG_DEBUG("session", "A posted {} failed: {} (seq={})",
                        wire::opcode_name(static_cast<wire::Opcode>(push.fixed.opcode)),
                        error_name(result) != nullptr ? error_name(result) : "?", header.seq);
-      note_failure(result, header.context);
+      const auto opcode = static_cast<wire::Opcode>(push.fixed.opcode);
+      resolve(opcode, header.seq, result);
+      // Failed reads and markers are reported by those who asked for them.
+      const bool is_reported =
+          opcode == wire::Opcode::copy_d2h || opcode == wire::Opcode::stream_marker;
+      if (!is_reported || is_sticky(result)) note_failure(result, header.context);
       return {};
     }
     default:

@@ -46,6 +46,8 @@ class Session final : private PushHandler {
 
  private:
   Status on_push(const wire::RecordHeader& header, Bytes body) override;
+  /// Whoever waits for what a failed record should have brought gets the failure instead.
+  void resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result);
 
   wire::Welcome welcome_;
   std::string server_;

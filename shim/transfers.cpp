@@ -58,8 +58,10 @@ CUresult Transfers::read(const Read& read, bool waits) {
   {
     std::lock_guard lock(mutex_);
     id = ++last_id_;
-    transfers_.emplace(
-        id, Transfer{.destination = read.destination, .bytes = read.bytes, .is_waited_for = waits});
+    Transfer& transfer = transfers_[id];
+    transfer.destination = read.destination;
+    transfer.bytes = read.bytes;
+    transfer.is_waited_for = waits;
   }
   if (!waits) {
     unwaited_.fetch_add(1);
@@ -82,6 +84,7 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
   for (std::size_t offset = 0; offset < read.bytes;) {
     const std::size_t bytes = std::min(read.bytes - offset, kReadPieceBytes);
     if (const CUresult lost = acquire(d2h_bytes_, bytes)) return lost;
+    const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
     {
       std::lock_guard lock(mutex_);
       const auto at = transfers_.find(id);
@@ -90,6 +93,7 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
         return CUDA_SUCCESS;  // the first pieces failed: the rest would too
       }
       at->second.requested += bytes;
+      at->second.piece_seqs.push_back(seq);
     }
     wire::copy_d2h args{};
     args.src = read.source + offset;
@@ -100,7 +104,8 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
     const CUresult result = pipeline_.post({.opcode = args.kOpcode,
                                             .context = read.context,
                                             .fixed = detail::as_bytes(args),
-                                            .blobs = {}});
+                                            .blobs = {},
+                                            .seq = seq.get()});
     if (result != CUDA_SUCCESS) return result;
     offset += bytes;
   }
@@ -164,6 +169,19 @@ Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
   d2h_bytes_.fetch_sub(data.size());
   if (transfer.received == transfer.bytes) finish(at->first, transfer, CUDA_SUCCESS);
   return {};
+}
+
+bool Transfers::on_read_failed(std::uint64_t seq, CUresult result) {
+  std::lock_guard lock(mutex_);
+  for (auto& [id, transfer] : transfers_) {
+    if (transfer.is_done) continue;
+    for (const SharedSeq& piece : transfer.piece_seqs) {
+      if (piece->load() != seq) continue;
+      finish(id, transfer, result);
+      return true;
+    }
+  }
+  return false;
 }
 
 Status Transfers::on_credit(Bytes body) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace sluice::shim {
 
@@ -47,6 +48,9 @@ class Transfers {
 
   Status on_host_data(const wire::RecordHeader& header, Bytes body);
   Status on_credit(Bytes body);
+  /// The copy_d2h with that number failed without any host data. False if it is none of ours (any
+  /// more).
+  bool on_read_failed(std::uint64_t seq, CUresult result);
 
   /// Bytes under way to the device that the worker has not taken over yet.
   [[nodiscard]] std::size_t h2d_under_way() const { return h2d_bytes_.load(); }
@@ -57,6 +61,7 @@ class Transfers {
     std::size_t bytes = 0;
     std::size_t requested = 0;  ///< of which the records are posted
     std::size_t received = 0;
+    std::vector<SharedSeq> piece_seqs;  ///< of its copy_d2h records
     bool is_waited_for = false;
     bool is_done = false;
     CUresult result = CUDA_SUCCESS;

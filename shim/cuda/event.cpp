@@ -26,7 +26,9 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
 CUresult noted(CUresult result) {
   if (is_sticky(result) && result != kSessionLost)
     session().note_failure(result, current_context_id());
-  return or_deferred(result);
+  // A record that failed is reported by this call, and not again by the next.
+  const CUresult deferred = session().deferred().take();
+  return result != CUDA_SUCCESS ? result : deferred;
 }
 
 }  // namespace

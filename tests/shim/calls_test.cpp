@@ -177,6 +177,7 @@ TEST_F(Calls, StreamQueriesNeedNoRoundTripAndSeeLaterWork) {
       << "the later launch needs a marker of its own";
   EXPECT_EQ(CUDA_SUCCESS, cuStreamQuery(stream));
   EXPECT_EQ(2u, server_->count(wire::Opcode::stream_marker));
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Calls, EveryThreadHasAHiddenStreamOfItsOwn) {

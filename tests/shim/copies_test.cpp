@@ -76,6 +76,7 @@ TEST_F(Copies, WritesAreCutUpAndLoseNothing) {
     ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
     ASSERT_TRUE(std::equal(original.begin(), original.end(), memory.begin())) << bytes;
   }
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Copies, AnAsynchronousReadIntoPinnedMemoryIsThereBeforeItsEvent) {
@@ -125,6 +126,7 @@ TEST_F(Copies, AWriteCarriesWhatAPendingReadBrings) {
   ASSERT_EQ(CUDA_SUCCESS, cuMemcpyHtoDAsync_v2(q, pinned, 64, nullptr));
   ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
   for (std::size_t i = 0; i < 64; ++i) ASSERT_EQ(device_byte(i), written[i]);
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Copies, TheWindowHoldsBackAWriterUntilThereIsCredit) {
@@ -149,6 +151,7 @@ TEST_F(Copies, TheWindowHoldsBackAWriterUntilThereIsCredit) {
   ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
   EXPECT_LE(most.load(), wire::kCopyWindowBytes);
   EXPECT_EQ(12345u, uncredited.load());
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Copies, AFailedReadReturnsItsError) {

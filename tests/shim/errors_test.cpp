@@ -51,6 +51,7 @@ TEST_F(Errors, OfManyFailuresTheFirstIsReported) {
   CUfunction f = function();
   for (int i = 0; i < 3; ++i) ASSERT_EQ(CUDA_SUCCESS, launch(f));
   EXPECT_EQ(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, cuCtxSynchronize());
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Errors, AStickyFailureStaysInItsContextAndNotInANewOne) {
@@ -71,6 +72,40 @@ TEST_F(Errors, InStrictModeTheCallItselfFails) {
   start(failing_with(CUDA_ERROR_INVALID_VALUE));
   CUfunction f = function();
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, launch(f));
+}
+
+TEST_F(Errors, AFailedRecordEndsTheWaitForWhatItShouldHaveBrought) {
+  // Once a kernel has faulted, the driver refuses the event record behind it: nothing would ever
+  // complete it.
+  start([](FakeServer& server, const Received& record) {
+    const auto opcode = static_cast<wire::Opcode>(record.header.opcode);
+    if (opcode != wire::Opcode::event_record && opcode != wire::Opcode::stream_marker &&
+        opcode != wire::Opcode::copy_d2h && opcode != wire::Opcode::host_func)
+      return false;
+    wire::failure failed{};
+    failed.opcode = record.header.opcode;
+    server.push(failed, {}, CUDA_ERROR_INVALID_HANDLE, record.header.seq);
+    return true;
+  });
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuEventCreate(&event, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamCreate(&stream, 0));
+  ASSERT_EQ(CUDA_SUCCESS, cuEventRecord(event, stream));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuEventSynchronize(event));
+  const CUdeviceptr p = allocate(10 << 20);
+  std::vector<std::byte> got(10 << 20);
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuMemcpyDtoH_v2(got.data(), p, got.size()));
+  CUresult result = CUDA_ERROR_NOT_READY;
+  while (result == CUDA_ERROR_NOT_READY) result = cuStreamQuery(stream);
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, result);
+  void* pinned = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocHost_v2(&pinned, 64));
+  ASSERT_EQ(CUDA_SUCCESS, cuLaunchHostFunc(
+                              stream, [](void*) { ADD_FAILURE() << "it must not run"; }, nullptr));
+  // The write waits for the function, which will never run; its failure may be reported here
+  // already.
+  cuMemcpyHtoDAsync_v2(p, pinned, 64, stream);
 }
 
 TEST_F(Errors, CallsBeforeInitAreRefused) {

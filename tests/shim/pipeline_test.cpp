@@ -83,6 +83,7 @@ TEST_F(Pipeline, EveryWaiterReturnsWhenTheServerDies) {
   EXPECT_EQ(CUDA_ERROR_DEVICE_UNAVAILABLE, cuMemAlloc_v2(&p, 16)) << "later calls";
   int count = 0;
   EXPECT_EQ(CUDA_SUCCESS, cuDeviceGetCount(&count)) << "what needs no server is still answered";
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(Pipeline, TheEndOfTheLifeLineEndsAWaitWithinTwoSeconds) {
@@ -135,6 +136,7 @@ TEST_F(Pipeline, RepliesInAnyOrderReachTheirCallers) {
       }
     });
   for (auto& thread : threads) thread.join();
+  TearDown();  // the hook uses what lives here
 }
 
 struct Malformed {
