@@ -108,7 +108,8 @@ class FakeServer final : private wire::RecordHandler {
     (void)channel_->write_through(bytes);
   }
 
-  /// Blocks until `count` records of that opcode came and the hook has seen them, or a generous deadline.
+  /// Blocks until `count` records of that opcode came and the hook has seen them, or a generous
+  /// deadline.
   bool wait_for(wire::Opcode opcode, std::size_t count) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(20),
