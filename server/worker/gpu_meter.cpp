@@ -62,11 +62,15 @@ void GpuMeter::forget(CUcontext context, CUstream stream) {
 
 void GpuMeter::forget(CUcontext context) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(periods_, [&](const auto& entry) {
-    if (entry.first.first != context) return false;
-    if (entry.second.state == Period::State::kClosing) --closing_;
-    return true;
-  });
+  for (auto entry = periods_.begin(); entry != periods_.end();) {
+    if (entry->first.first != context) {
+      ++entry;
+      continue;
+    }
+    // Its work is done by now: the last period still counts.
+    if (entry->second.state == Period::State::kClosing && !settle(entry->second)) --closing_;
+    entry = periods_.erase(entry);
+  }
 }
 
 }  // namespace sluice::server
