@@ -9,7 +9,8 @@ from pycparser import c_ast, c_parser
 from model import CType, Function, Param
 
 SCALAR_WIDTHS = {"char": 1, "short": 2, "": 4, "long": 8, "long long": 8, "float": 4, "double": 8, "size_t": 8, "_Bool": 1}
-PARSED = ("cuda.h", "cudaProfiler.h")   # GL, EGL and VDPAU functions are exported from the stub library's list only
+PARSED = ("cuda.h", "cudaProfiler.h")
+INTEROP = ("cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")   # need the windowing systems' headers: only their names are read
 NEUTRALISE = ["-D__attribute__(x)=", "-D__extension__=", "-D__inline__=", "-D__inline=", "-D__restrict=", "-D__asm__(x)=",
               "-D__builtin_va_list=int"]
 
@@ -145,12 +146,28 @@ class Header:
         return {base: sorted(pairs) for base, pairs in found.items()}
 
 
+def interop_names(include_dir):
+    """The graphics functions: the stub library lacks them, but programs that look a driver over ask for them by dlsym."""
+    names = set()
+    for name in INTEROP:
+        path = os.path.join(include_dir, name)
+        if not os.path.exists(path):
+            continue
+        with open(path, encoding="utf-8", errors="replace") as source:
+            text = source.read()
+        names.update(re.findall(r"\bCUresult\s+CUDAAPI\s+(cu\w+)\s*\(", text))
+        names.update(re.findall(r"^\s*#\s*define\s+cu\w+\s+(?:__CUDA_API_PT[DS][SZ]\()?(cu\w+)", text, re.M))
+    return {name for name in names if not name.startswith("cuWGL")}
+
+
 def exported_names(stub, header):
-    """Names to export: the toolkit's stub library, or, without one, what the headers declare in any version."""
+    """Names to export: the toolkit's stub library, or, without one, what the headers declare in any version; and interop."""
+    names = interop_names(header.include_dir)
     if stub and os.path.exists(stub):
         out = subprocess.run(["nm", "-D", "--defined-only", stub], capture_output=True, text=True, check=True).stdout
-        return sorted({line.split()[-1] for line in out.splitlines() if re.search(r" [TW] cu\w+$", line)})
-    names = set(header.functions)
+        names.update(line.split()[-1] for line in out.splitlines() if re.search(r" [TW] cu\w+$", line))
+        return sorted(names)
+    names.update(header.functions)
     old = preprocess(header.include_dir, PARSED, ["-D__CUDA_API_VERSION_INTERNAL"])
     names.update(re.findall(r"\bCUresult\s+(cu\w+)\s*\(", old))
     return sorted(names)
