@@ -28,6 +28,10 @@ HandleTable& handles() noexcept {
   return *table;
 }
 
+HandleTable::~HandleTable() {
+  for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
+}
+
 HandleTable::Slot* HandleTable::slot_of(Kind kind, std::uint64_t handle) const noexcept {
   if (handle >> kKindShift != static_cast<std::uint8_t>(kind) || (handle & 0xF) != kMark)
     return nullptr;

@@ -101,6 +101,11 @@ class HandleTable {
   static constexpr std::size_t kChunkSlots = 4096;
   static constexpr std::size_t kChunksMax = 256;
 
+  HandleTable() = default;
+  ~HandleTable();
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
+
   /// 0 when the table is full (a million live handles).
   std::uint64_t add(Kind kind, const Entry& entry) noexcept;
   /// False for what is no live handle of that kind.

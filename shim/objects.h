@@ -110,13 +110,13 @@ struct Image {
   std::unordered_map<std::uint64_t, CUmodule> modules;  ///< of a library, per context serial
 };
 
-/// Objects that are used again and never freed. Thread-safe.
+/// Objects that are used again and live as long as the pool. Thread-safe.
 template <class T>
 class Pool {
  public:
   T* take() {
     std::lock_guard lock(mutex_);
-    if (free_.empty()) return new T;
+    if (free_.empty()) return all_.emplace_back(std::make_unique<T>()).get();
     T* object = free_.back();
     free_.pop_back();
     return object;
@@ -128,6 +128,7 @@ class Pool {
 
  private:
   std::mutex mutex_;
+  std::vector<std::unique_ptr<T>> all_;
   std::vector<T*> free_;
 };
 

@@ -8,6 +8,8 @@ unset SLUICE_SERVER SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE
 # Tests run side by side: each has the memory of a software GPU to itself.
 export SOFTGPU_ACCOUNT=test_$$
 trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
+# In the sanitizer presets the preloaded library brings the runtime along; nothing was allocated before it.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 preload=$build/lib/sluice/libsluice.so
 case $target in
   driver) LD_LIBRARY_PATH=$build/lib/softgpu:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;

@@ -49,8 +49,19 @@ State& state() {
 }
 
 std::vector<CUcontext>& context_stack() {
-  // Leaked with its thread: calls may come while thread-locals are being destroyed.
-  thread_local auto* stack = new std::vector<CUcontext>;
+  // Calls may come while thread-locals are being destroyed: such a call gets a stack that is
+  // leaked.
+  struct Owner {
+    std::vector<CUcontext>** stack;
+    ~Owner() {
+      delete *stack;
+      *stack = nullptr;
+    }
+  };
+  thread_local std::vector<CUcontext>* stack = nullptr;
+  thread_local const Owner owner{&stack};
+  static_cast<void>(owner);
+  if (stack == nullptr) stack = new std::vector<CUcontext>;
   return *stack;
 }
 

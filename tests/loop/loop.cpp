@@ -32,9 +32,9 @@ Result<shim::Connection> connect_loop() {
   const char* path = std::getenv("SLUICE_LOOP_DRIVER");
   if (path == nullptr)
     return fail(ErrorCode::kNotFound, "SLUICE_LOOP_DRIVER names no libcuda.so.1");
-  // All leaked: the worker's thread runs until the process ends.
-  auto* driver = new DriverTable;
-  auto* ledger = new UnlimitedLedger;
+  // Never destroyed: the worker's thread runs until the process ends.
+  static auto* const driver = new DriverTable;
+  static auto* const ledger = new UnlimitedLedger;
   // The driver must not see what only concerns the client; on a server it runs in another
   // environment.
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -45,8 +45,8 @@ Result<shim::Connection> connect_loop() {
   if (!started) return fail(started.error());
   server::link::Ready ready = std::move(*started);
   transport::LoopPair pair = transport::make_loop_pair();
-  auto* worker = new server::Worker(*driver, std::move(pair.server), *ledger);
-  std::thread([worker] {
+  static auto* const worker = new server::Worker(*driver, std::move(pair.server), *ledger);
+  std::thread([] {
     if (const auto ended = worker->run(); !ended)
       SLUICE_LOG_ERROR("session", "{}", ended.error().message);
   }).detach();
