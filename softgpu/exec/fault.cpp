@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cfenv>
 #include <csetjmp>
 #include <csignal>
 #include <cstdint>
@@ -17,7 +18,9 @@ constexpr std::size_t kSignalStackBytes = 64 * 1024;
 /// What the handler needs of the thread that is inside a kernel. Plain data: it is written by a
 /// signal handler.
 struct ThreadState {
-  bool is_inside;
+  volatile bool is_inside;
+  volatile int uninterrupted;  ///< scopes that forbid an interruption
+  const std::atomic<bool>* volatile is_stopped;
   sigjmp_buf back;
   LaunchOutcome outcome;
   char detail[512];
@@ -43,8 +46,28 @@ void on_fault(int number, siginfo_t* info, void* context) {
   siglongjmp(state.back, 1);
 }
 
+/// Which of the real-time signals; the first ones are taken by the C library and by Valgrind.
+int interrupt_signal() {
+  return SIGRTMIN + 9;
+}
+
+void on_interrupt(int, siginfo_t*, void*) {
+  ThreadState& state = t_state;
+  if (!state.is_inside || state.uninterrupted != 0 || state.is_stopped == nullptr ||
+      !state.is_stopped->load())
+    return;
+  state.outcome = LaunchOutcome::kCancelled;
+  std::strcpy(state.detail, "cancelled");
+  siglongjmp(state.back, 1);
+}
+
 void install() {
   struct sigaction action {};
+  action.sa_sigaction = on_interrupt;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(interrupt_signal(), &action, nullptr);
+  action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   sigemptyset(&action.sa_mask);
@@ -80,16 +103,21 @@ class SignalStack {
   void* memory_ = nullptr;
 };
 
+void install_once() {
+  static std::once_flag once;
+  std::call_once(once, install);
+}
+
 }  // namespace
 
 KernelFault run_guarded(void (*block)(void*), void* context) {
-  static std::once_flag once;
-  std::call_once(once, install);
+  install_once();
   thread_local SignalStack stack;
   static_cast<void>(stack);
   ThreadState& state = t_state;
   if (sigsetjmp(state.back, 0) != 0) {
     state.is_inside = false;
+    std::fesetround(FE_TONEAREST);  // the jump may come from a helper that rounds otherwise
     return {state.outcome, state.detail};
   }
   state.is_inside = true;
@@ -101,8 +129,29 @@ KernelFault run_guarded(void (*block)(void*), void* context) {
 void leave_kernel(LaunchOutcome outcome, const char* detail) {
   ThreadState& state = t_state;
   state.outcome = outcome;
+  state.detail[sizeof state.detail - 1] = '\0';
   std::strncpy(state.detail, detail, sizeof state.detail - 1);
   siglongjmp(state.back, 1);
+}
+
+void allow_interruption(const std::atomic<bool>* is_stopped) {
+  install_once();
+  t_state.is_stopped = is_stopped;
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, interrupt_signal());
+  pthread_sigmask(is_stopped != nullptr ? SIG_UNBLOCK : SIG_BLOCK, &wanted, nullptr);
+}
+
+void interrupt_kernel(pthread_t thread) {
+  pthread_kill(thread, interrupt_signal());
+}
+
+UninterruptedScope::UninterruptedScope() {
+  t_state.uninterrupted = t_state.uninterrupted + 1;
+}
+UninterruptedScope::~UninterruptedScope() {
+  t_state.uninterrupted = t_state.uninterrupted - 1;
 }
 
 }  // namespace sluice::softgpu

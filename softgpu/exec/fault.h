@@ -1,9 +1,13 @@
 // Turns a memory fault of a kernel into the end of that kernel: SIGSEGV and SIGBUS on a thread that
-// is inside one jump back to the launcher; any other fault goes to whoever handled it before.
+// is inside one jump back to the launcher; any other fault goes to whoever handled it before. The
+// watchdog ends kernels in the same way, by one real-time signal.
 #pragma once
 
 #include "softgpu/exec/program.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <string>
 
 namespace sluice::softgpu {
@@ -19,5 +23,19 @@ KernelFault run_guarded(void (*block)(void*), void* context);
 
 /// From helpers, inside run_guarded only: ends the kernel. Does not return.
 [[noreturn]] void leave_kernel(LaunchOutcome outcome, const char* detail);
+
+/// From now on interrupt_kernel() ends what this thread runs under run_guarded if *is_stopped;
+/// null forbids it again.
+void allow_interruption(const std::atomic<bool>* is_stopped);
+void interrupt_kernel(pthread_t thread);
+
+/// While one lives, this thread is not driven out of its kernel: it holds a lock.
+class UninterruptedScope {
+ public:
+  UninterruptedScope();
+  ~UninterruptedScope();
+  UninterruptedScope(const UninterruptedScope&) = delete;
+  UninterruptedScope& operator=(const UninterruptedScope&) = delete;
+};
 
 }  // namespace sluice::softgpu

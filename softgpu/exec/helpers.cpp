@@ -1,7 +1,5 @@
 #include "softgpu/exec/helpers.h"
 
-#include "softgpu/exec/fault.h"
-
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -275,20 +273,6 @@ std::uint64_t global_timer() {
                                         .count());
 }
 
-void trap() {
-  leave_kernel(LaunchOutcome::kTrap, "trap instruction");
-}
-
-/// The strings are the kernel's; reading them may fault, which ends the kernel as well.
-void assertfail(std::uint64_t message, std::uint64_t file, std::uint64_t line,
-                std::uint64_t function) {
-  char text[512];
-  std::snprintf(text, sizeof text, "%.100s:%u: %.100s: assertion `%.200s' failed",
-                reinterpret_cast<const char*>(file), static_cast<unsigned>(line),
-                reinterpret_cast<const char*>(function), reinterpret_cast<const char*>(message));
-  leave_kernel(LaunchOutcome::kAssert, text);
-}
-
 template <class F>
 void* address(F* function) {
   return reinterpret_cast<void*>(function);
@@ -341,8 +325,6 @@ const Helper kHelpers[] = {
     {"softgpu_f32_to_bf16", address(&f32_to_bf16)},
     {"softgpu_clock", address(&clock_now)},
     {"softgpu_globaltimer", address(&global_timer)},
-    {"softgpu_trap", address(&trap)},
-    {"softgpu_assertfail", address(&assertfail)},
 };
 
 }  // namespace

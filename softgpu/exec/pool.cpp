@@ -1,13 +1,12 @@
 #include "softgpu/exec/pool.h"
 
-#include "common/format.h"
-#include "softgpu/exec/fault.h"
+#include "softgpu/exec/grid.h"
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -21,102 +20,12 @@ namespace {
 
 constexpr std::size_t kWorkerStackBytes = 16 * 1024 * 1024;
 
-/// The shared window of one thread: the block's memory, then address space that faults.
-class SharedWindow {
- public:
-  SharedWindow() {
-    base_ = mmap(nullptr, kSharedWindowBytes, PROT_NONE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  }
-  ~SharedWindow() {
-    if (base_ != MAP_FAILED) munmap(base_, kSharedWindowBytes);
-  }
-  SharedWindow(const SharedWindow&) = delete;
-  SharedWindow& operator=(const SharedWindow&) = delete;
-
-  /// Makes `bytes` usable (whole pages) and nothing behind them; null if the address space is
-  /// exhausted.
-  std::byte* resize(std::size_t bytes) {
-    if (base_ == MAP_FAILED) return nullptr;
-    const std::size_t wanted = (bytes + 4095) / 4096 * 4096;
-    if (wanted > usable_) mprotect(base_, wanted, PROT_READ | PROT_WRITE);
-    if (wanted < usable_)
-      mprotect(static_cast<std::byte*>(base_) + wanted, usable_ - wanted, PROT_NONE);
-    usable_ = wanted;
-    return static_cast<std::byte*>(base_);
-  }
-
- private:
-  void* base_ = nullptr;
-  std::size_t usable_ = 0;
-};
-
-/// One launch being worked on.
-struct Grid {
-  BlockFunction block;
-  const LaunchConfig* config;
-  std::uint32_t static_shared_bytes;
-  std::uint64_t block_count;
-  std::atomic<std::uint64_t> next{0};
-  std::atomic<bool> is_stopped{false};
-  std::mutex mutex;
-  std::condition_variable idle;
-  unsigned helpers = 0;  ///< pool threads inside work()
-  LaunchResult result;
-
-  void work();
-  void stop(LaunchOutcome outcome, std::string detail) {
-    std::lock_guard lock(mutex);
-    if (!is_stopped.exchange(true)) result = {outcome, std::move(detail)};
-  }
-};
-
-struct BlockCall {
-  BlockFunction block;
-  BlockContext* context;
-};
-
-void Grid::work() {
-  thread_local SharedWindow window;
-  const std::uint32_t shared_bytes = static_shared_bytes + config->dynamic_shared_bytes;
-  BlockContext context{};
-  context.shared = window.resize(shared_bytes);
-  if (context.shared == nullptr)
-    return stop(LaunchOutcome::kFailed, "no address space for shared memory");
-  const Dim3& g = config->grid;
-  context.ntid[0] = config->block.x, context.ntid[1] = config->block.y,
-  context.ntid[2] = config->block.z;
-  context.nctaid[0] = g.x, context.nctaid[1] = g.y, context.nctaid[2] = g.z;
-  context.dynamic_shared_bytes = config->dynamic_shared_bytes;
-  context.total_shared_bytes = shared_bytes;
-  context.params = config->params.data();
-  BlockCall call{block, &context};
-  while (!is_stopped.load(std::memory_order_relaxed)) {
-    const std::uint64_t b = next.fetch_add(1, std::memory_order_relaxed);
-    if (b >= block_count) return;
-    if (config->is_cancelled && config->is_cancelled())
-      return stop(LaunchOutcome::kCancelled, "cancelled");
-    context.ctaid[0] = static_cast<std::uint32_t>(b % g.x);
-    context.ctaid[1] = static_cast<std::uint32_t>(b / g.x % g.y);
-    context.ctaid[2] = static_cast<std::uint32_t>(b / g.x / g.y);
-    const KernelFault fault = run_guarded(
-        [](void* p) {
-          const auto* c = static_cast<BlockCall*>(p);
-          c->block(c->context);
-        },
-        &call);
-    if (fault.outcome != LaunchOutcome::kOk)
-      return stop(fault.outcome, format("{} in block ({}, {}, {})", fault.detail, context.ctaid[0],
-                                        context.ctaid[1], context.ctaid[2]));
-  }
-}
-
 class Pool {
  public:
   void run(const std::shared_ptr<Grid>& grid) {
-    if (grid->block_count == 0) return;
+    if (grid->block_count() == 0) return;
     const std::uint64_t wanted =
-        std::min<std::uint64_t>(worker_thread_count(), grid->block_count) - 1;
+        std::min<std::uint64_t>(worker_thread_count(), grid->block_count()) - 1;
     if (wanted > 0) {
       std::lock_guard lock(mutex_);
       start_threads();
@@ -196,17 +105,13 @@ unsigned worker_thread_count() {
   return count;
 }
 
-LaunchResult run_grid(BlockFunction block, const LaunchConfig& config,
-                      std::uint32_t static_shared_bytes) {
+LaunchResult run_grid(const CompiledKernel& kernel, const LaunchConfig& config) {
   // Leaked on purpose: its detached threads outlive every static object.
   static Pool* pool = new Pool;
-  auto grid = std::make_shared<Grid>();
-  grid->block = block;
-  grid->config = &config;
-  grid->static_shared_bytes = static_shared_bytes;
-  grid->block_count = std::uint64_t{config.grid.x} * config.grid.y * config.grid.z;
+  const auto grid = std::make_shared<Grid>(kernel, config);
+  const Watch watch(*grid);
   pool->run(grid);
-  return grid->result;
+  return grid->result();
 }
 
 }  // namespace sluice::softgpu

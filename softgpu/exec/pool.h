@@ -7,8 +7,14 @@
 
 namespace sluice::softgpu {
 
+/// Exactly one of the two entries is set.
+struct CompiledKernel {
+  BlockFunction block = nullptr;    ///< never suspends: runs a whole block
+  ThreadFunction thread = nullptr;  ///< starts one thread
+  std::uint32_t static_shared_bytes = 0;
+};
+
 /// Runs all blocks of a grid; returns when every one has ended or one of them faulted. Thread-safe.
-LaunchResult run_grid(BlockFunction block, const LaunchConfig& config,
-                      std::uint32_t static_shared_bytes);
+LaunchResult run_grid(const CompiledKernel& kernel, const LaunchConfig& config);
 
 }  // namespace sluice::softgpu

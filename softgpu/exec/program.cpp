@@ -7,7 +7,6 @@
 
 #include <llvm/IR/LLVMContext.h>
 
-#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -19,8 +18,7 @@ struct Kernel {
   std::mutex mutex;
   bool is_prepared = false;
   Status status;
-  std::atomic<BlockFunction> block{nullptr};
-  std::uint32_t static_shared_bytes = 0;
+  CompiledKernel code;  ///< set by prepare(), which every run() comes after
 };
 
 LoadError to_load_error(const ptx::ParseError& error) {
@@ -68,8 +66,7 @@ class PtxProgram final : public Program {
 
   LaunchResult run(std::size_t index, const LaunchConfig& config) override {
     const Kernel& kernel = *kernels_[index];
-    LaunchResult result =
-        run_grid(kernel.block.load(), config, (kernel.static_shared_bytes + 15) / 16 * 16);
+    LaunchResult result = run_grid(kernel.code, config);
     if (!result.detail.empty())
       result.detail = "kernel " + infos_[index].name + ": " + result.detail;
     return result;
@@ -108,8 +105,11 @@ class PtxProgram final : public Program {
     }
     SLUICE_TRY(void* entry,
                unit_->compile(std::move(lowered.module), std::move(context), lowered.entry));
-    kernel->static_shared_bytes = lowered.static_shared_bytes;
-    kernel->block = reinterpret_cast<BlockFunction>(entry);
+    kernel->code.static_shared_bytes = (lowered.static_shared_bytes + 15) / 16 * 16;
+    if (lowered.can_suspend)
+      kernel->code.thread = reinterpret_cast<ThreadFunction>(entry);
+    else
+      kernel->code.block = reinterpret_cast<BlockFunction>(entry);
     return {};
   }
 

@@ -15,6 +15,8 @@
 
 namespace sluice::softgpu {
 
+class KernelServices;
+
 enum class LoadFailure { kInvalidPtx, kUnsupportedVersion, kUnresolvedSymbol };
 struct LoadError {
   LoadFailure failure = LoadFailure::kInvalidPtx;
@@ -60,8 +62,11 @@ struct LaunchConfig {
   Dim3 grid, block;
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> params;  ///< KernelInfo::param_bytes, copied at launch
-  /// Checked between blocks; true stops the grid (context teardown).
+  bool is_cooperative = false;    ///< all blocks run interleaved; grid-wide barriers work
+  /// Polled between blocks and by the watchdog; true stops the grid (context teardown), even in an
+  /// endless loop. Must not block.
   std::function<bool()> is_cancelled;
+  std::shared_ptr<KernelServices> services;  ///< null: the process's own
 };
 enum class LaunchOutcome {
   kOk,

@@ -50,9 +50,10 @@ Result<Engine*> make_engine() {
   auto* engine = new Engine{std::move(*jit), std::move(*target), {}};
   JITDylib& main = engine->jit->getMainJITDylib();
   SymbolMap symbols;
-  for (const Helper& helper : helpers())
-    symbols[engine->jit->mangleAndIntern(helper.name)] = {ExecutorAddr::fromPtr(helper.address),
-                                                          llvm::JITSymbolFlags::Exported};
+  for (const auto list : {helpers(), call_helpers(), half_atomic_helpers()})
+    for (const Helper& helper : list)
+      symbols[engine->jit->mangleAndIntern(helper.name)] = {ExecutorAddr::fromPtr(helper.address),
+                                                            llvm::JITSymbolFlags::Exported};
   if (auto error = main.define(absoluteSymbols(std::move(symbols))))
     return fail(from_llvm("defining helpers", std::move(error)));
   auto process = DynamicLibrarySearchGenerator::GetForCurrentProcess(

@@ -25,10 +25,6 @@ bool FunctionLowering::arithmetic(const Instruction& i) {
   if (bits(i) || approximate(i)) return true;
   const auto type = last_type(i);
   if (!type) return false;
-  if (i.opcode == "activemask") {  // every thread runs on its own, which PTX allows
-    set(i, i.operands[0], special(i, "%lanemask_eq"), *type);
-    return true;
-  }
   if (i.opcode == "mov") {
     set(i, i.operands[0], get_bits(i, i.operands[1], type->bits), *type);
     return true;

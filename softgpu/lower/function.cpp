@@ -22,6 +22,7 @@ void FunctionLowering::run() {
   // (context, tid.x, tid.y, tid.z, return buffers..., parameter buffers...)
   block_context_ = out_->getArg(0);
   for (unsigned i = 0; i < 3; ++i) thread_[i] = out_->getArg(1 + i);
+  record_ = record_of_thread(b_, out_);
   unsigned at = 4;
   if (function_.is_entry) {
     Value* params = context_pointer(offsetof(BlockContext, params));
@@ -114,7 +115,7 @@ void FunctionLowering::statement(const ptx::Statement& s) {
 
 void FunctionLowering::instruction(const Instruction& i) {
   if (!is_lowered(i)) return;
-  if (control(i) || memory(i) || compare(i) || arithmetic(i)) return;
+  if (control(i) || collective(i) || memory(i) || compare(i) || arithmetic(i)) return;
   if (state_.error.empty()) unsupported(i);
 }
 
@@ -159,9 +160,9 @@ bool FunctionLowering::control(const Instruction& i) {
     b_.CreateUnreachable();
   } else if (i.opcode == "call") {
     call(i);
-  } else if (i.opcode == "nanosleep" || i.opcode == "prefetch" || i.opcode == "prefetchu" ||
-             i.opcode == "pmevent" || i.opcode == "discard" || i.opcode == "applypriority" ||
-             i.opcode == "brkpt" || i.opcode == "griddepcontrol") {
+  } else if (i.opcode == "prefetch" || i.opcode == "prefetchu" || i.opcode == "pmevent" ||
+             i.opcode == "discard" || i.opcode == "applypriority" || i.opcode == "brkpt" ||
+             i.opcode == "griddepcontrol") {
     return true;  // hints, or events that nobody watches
   } else {
     return false;
@@ -216,23 +217,42 @@ void FunctionLowering::call(const Instruction& i) {
   b_.CreateCall(found->second, values);
 }
 
+/// Values of a builtin's parameters; false if they are not as many.
+bool FunctionLowering::builtin_arguments(const Operand* args, std::vector<unsigned> bits,
+                                         std::vector<Value*>* out) {
+  if (args == nullptr || args->parts.size() < bits.size()) return false;
+  for (std::size_t k = 0; k < bits.size(); ++k) {
+    Value* memory = parameter_address(args->parts[k]);
+    if (memory == nullptr) return false;
+    Value* value = b_.CreateLoad(b_.getIntNTy(bits[k]), memory);
+    out->push_back(value);
+  }
+  return true;
+}
+
 void FunctionLowering::call_builtin(const Instruction& i, const std::string& name,
                                     const Operand* results, const Operand* args) {
+  std::vector<Value*> values = {block_context_};
+  Value* result = results != nullptr && results->parts.size() == 1
+                      ? parameter_address(results->parts[0])
+                      : nullptr;
   if (name == "__assertfail") {
-    std::vector<Value*> values;
-    for (std::size_t k = 0; args != nullptr && k < args->parts.size() && k < 4; ++k) {
-      Value* memory = parameter_address(args->parts[k]);
-      if (memory == nullptr) return unsupported(i, name);
-      values.push_back(k == 2
-                           ? b_.CreateZExt(b_.CreateLoad(b_.getInt32Ty(), memory), b_.getInt64Ty())
-                           : b_.CreateLoad(b_.getInt64Ty(), memory));
-    }
-    if (values.size() != 4) return unsupported(i, name);
+    values.insert(values.end(), thread_, thread_ + 3);
+    if (!builtin_arguments(args, {64, 64, 32, 64}, &values)) return unsupported(i, name);
     call_helper("softgpu_assertfail", b_.getVoidTy(), values);
-    return;
+  } else if (name == "vprintf") {
+    if (!builtin_arguments(args, {64, 64}, &values)) return unsupported(i, name);
+    Value* taken = call_helper("softgpu_vprintf", b_.getInt32Ty(), values);
+    if (result != nullptr) b_.CreateStore(taken, result);
+  } else if (name == "malloc" && result != nullptr) {
+    if (!builtin_arguments(args, {64}, &values)) return unsupported(i, name);
+    b_.CreateStore(call_helper("softgpu_malloc", b_.getInt64Ty(), values), result);
+  } else if (name == "free") {
+    if (!builtin_arguments(args, {64}, &values)) return unsupported(i, name);
+    call_helper("softgpu_free", b_.getVoidTy(), values);
+  } else {
+    unsupported(i, "call of " + name);
   }
-  static_cast<void>(results);
-  unsupported(i, "call of " + name);
 }
 
 llvm::FunctionCallee FunctionLowering::helper(const std::string& name, llvm::Type* result,
@@ -311,6 +331,11 @@ FunctionLowering::Value* FunctionLowering::special(const Instruction& i, const s
   if (name == "%cluster_ctarank") return b_.getInt32(0);
   if (name == "%cluster_nctarank") return b_.getInt32(1);
   if (name == "%is_explicit_cluster") return b_.getInt1(false);
+  if (name == "%envreg1" || name == "%envreg2") {  // where grid-wide barriers count
+    Value* at =
+        b_.CreatePtrToInt(context_pointer(offsetof(BlockContext, grid_workspace)), b_.getInt64Ty());
+    return b_.CreateTrunc(name == "%envreg1" ? b_.CreateLShr(at, 32) : at, b_.getInt32Ty());
+  }
   if (name.starts_with("%envreg")) return b_.getInt32(0);
   if (name == "%smid") return b_.getInt32(0);
   if (name == "%nsmid") return b_.getInt32(1);

@@ -1,6 +1,7 @@
 // One PTX function being lowered. The members are grouped by the file that implements them.
 #pragma once
 
+#include "softgpu/exec/context.h"
 #include "softgpu/lower/lower.h"
 
 #include <llvm/IR/IRBuilder.h>
@@ -20,8 +21,12 @@ struct ModuleState {
   std::map<std::string, std::uint32_t>
       shared_offsets;  ///< static shared variables: function-unique name -> offset
   std::uint32_t shared_bytes = 0, local_bytes = 0;
-  std::string error;  ///< first unsupported thing
+  std::string error;              ///< first unsupported thing
+  bool checks_alignment = false;  ///< SOFTGPU_STRICT
 };
+
+/// The ThreadRecord of the thread that runs `f`, one of the functions with (context, index).
+llvm::Value* record_of_thread(llvm::IRBuilder<>& b, llvm::Function* f);
 
 class FunctionLowering {
  public:
@@ -46,6 +51,7 @@ class FunctionLowering {
   void call(const Instruction& i);
   void call_builtin(const Instruction& i, const std::string& name, const Operand* results,
                     const Operand* args);
+  bool builtin_arguments(const Operand* args, std::vector<unsigned> bits, std::vector<Value*>* out);
   Value* parameter_address(const Operand& o);
   llvm::BasicBlock* block(const std::string& label);
   void unsupported(const Instruction& i, const std::string& why = {});
@@ -104,14 +110,38 @@ class FunctionLowering {
   Value* float_to_float(const Instruction& i, Value* v, Type from, Type to);
   Value* integer_to_integer(Value* v, Type from, Type to, bool is_saturating);
 
-  // memory.cpp: ld, st, atom, red, cvta, isspacep, fences
+  // memory.cpp: ld, st, cvta, isspacep, fences
   bool memory(const Instruction& i);
-  Value* address(const Instruction& i, const Operand& o, ptx::Space space);
+  Value* address(const Instruction& i, const Operand& o, ptx::Space space, std::uint32_t bytes);
+  void check_alignment(Value* at, std::uint32_t bytes);
   ptx::Space space_of(const Instruction& i);
   void load(const Instruction& i);
   void store(const Instruction& i);
-  bool atomic(const Instruction& i);
   bool convert_address(const Instruction& i);
+
+  // atomic.cpp: atom, red
+  bool atomic(const Instruction& i);
+  Value* read_modify_write(const Instruction& i, Type type, Value* at, const Operand& source);
+  bool is_read(int reg);
+  void note_reads(const Operand& o, bool is_target);
+
+  // collective.cpp: barriers and warp collectives
+  bool collective(const Instruction& i);
+  bool warp_barrier(const Instruction& i);
+  bool barrier(const Instruction& i);
+  bool shuffle(const Instruction& i);
+  bool vote(const Instruction& i);
+  bool match(const Instruction& i);
+  bool reduce(const Instruction& i);
+  /// Null operands are not written.
+  void suspend(const Instruction& i, Wait wait, std::uint32_t operation, Value* mask, Value* count,
+               Value* b, Value* a);
+  void suspend_lanes(const Instruction& i, WarpOperation operation, Value* mask, Value* c, Value* b,
+                     Value* a);
+  void set_result(const Instruction& i, const Operand& o, unsigned bits);
+  void set_predicate_result(const Instruction& i, const Operand& o);
+  Value* record_field(std::size_t offset_bytes);
+  Value* record_u32(std::size_t offset_bytes);
 
   ModuleState& state_;
   const ptx::Function& function_;
@@ -126,6 +156,8 @@ class FunctionLowering {
   std::map<std::string, llvm::BasicBlock*> blocks_;
   std::map<std::string, std::vector<std::string>> branch_targets_;
   Value* block_context_ = nullptr;
+  Value* record_ = nullptr;
+  std::vector<bool> read_registers_;  ///< filled when first asked
   Value* thread_[3] = {};
 };
 

@@ -1,11 +1,13 @@
 // A kernel, the functions it calls, and the loop over the threads of a block.
 #include "softgpu/exec/context.h"
 #include "softgpu/lower/function.h"
+#include "softgpu/lower/suspend.h"
 #include "softgpu/ptx/parser.h"
 
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <cstdlib>
 #include <set>
 
 namespace sluice::softgpu::lower {
@@ -113,6 +115,12 @@ llvm::Function* declare(ModuleState& state, const ptx::Function& f) {
   return out;
 }
 
+/// SOFTGPU_STRICT=1: mistakes that a GPU punishes are punished here as well.
+bool is_strict() {
+  const char* text = std::getenv("SOFTGPU_STRICT");
+  return text != nullptr && std::string_view(text) == "1";
+}
+
 }  // namespace
 
 Footprint footprint(const ptx::Module& module, const ptx::Function& kernel) {
@@ -137,7 +145,8 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Fun
   LoweredKernel out;
   out.module = std::make_unique<llvm::Module>(kernel.name, context);
   out.entry = "block." + kernel.name;
-  ModuleState state{ptx_module, *out.module, kernel.name, {}, {}, 0, 0, {}};
+  ModuleState state{ptx_module, *out.module, kernel.name, {}, {}, 0, 0, {}, false};
+  state.checks_alignment = is_strict();
   place_module_shared(state);
   std::vector<Parsed> functions = reachable(ptx_module, kernel);
   for (const Parsed& parsed : functions) {
@@ -162,10 +171,17 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Fun
             .functions[parsed.function->is_entry ? kernel.name + ".thread" : parsed.function->name];
     FunctionLowering(state, *parsed.function, parsed.body, f).run();
     if (!state.error.empty()) return fail(ErrorCode::kUnsupported, state.error);
+    let_spinning_loops_yield(*f);
   }
   out.local_bytes = state.local_bytes;
-  block_loop(*out.module, state.functions[kernel.name + ".thread"], out.entry);
-  std::string problem;
+  llvm::Function* thread = state.functions[kernel.name + ".thread"];
+  std::string problem = make_coroutine(thread, "thread." + kernel.name, &out.can_suspend);
+  if (!problem.empty())
+    return fail(ErrorCode::kUnsupported, "kernel " + kernel.name + ": " + problem);
+  if (out.can_suspend)
+    out.entry = "thread." + kernel.name;
+  else
+    block_loop(*out.module, thread, out.entry);
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*out.module, &stream))
     return fail(ErrorCode::kInternal,

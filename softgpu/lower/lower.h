@@ -1,5 +1,6 @@
-// PTX to LLVM IR, one lane: every PTX thread is a call of one function, a block is a loop over it.
-// Barriers and warp collectives are not lowered yet: a kernel that has one is unsupported.
+// PTX to LLVM IR, one lane: every PTX thread is a call of one function. A block is a loop over it,
+// unless threads wait for one another (barriers, warp collectives, spin loops): then each thread is
+// a coroutine and exec/block.cpp schedules them.
 #pragma once
 
 #include "common/result.h"
@@ -14,7 +15,8 @@ namespace sluice::softgpu::lower {
 
 struct LoweredKernel {
   std::unique_ptr<llvm::Module> module;
-  std::string entry;  ///< symbol of a BlockFunction
+  std::string entry;  ///< symbol of a ThreadFunction if it can suspend, else of a BlockFunction
+  bool can_suspend = false;
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t local_bytes = 0;
 };

@@ -1,9 +1,13 @@
-// Loads, stores, atomics, address conversions and fences.
+// Loads, stores, address conversions and fences.
 #include "softgpu/exec/context.h"
 #include "softgpu/lower/function.h"
 
 namespace sluice::softgpu::lower {
 namespace {
+
+/// Relaxed and stronger accesses up to this size are one, also those of vectors: programs pair a
+/// flag with its data so (decoupled look-back).
+constexpr std::uint32_t kAtomicBytesMax = 8;
 
 llvm::AtomicOrdering ordering(const ptx::Instruction& i) {
   using O = llvm::AtomicOrdering;
@@ -28,7 +32,7 @@ ptx::Space FunctionLowering::space_of(const Instruction& i) {
 }
 
 FunctionLowering::Value* FunctionLowering::address(const Instruction& i, const Operand& o,
-                                                   ptx::Space space) {
+                                                   ptx::Space space, std::uint32_t bytes) {
   if (o.kind != Operand::Kind::kAddress) {
     unsupported(i, "address");
     return b_.CreateIntToPtr(b_.getInt64(0), b_.getPtrTy());
@@ -44,9 +48,22 @@ FunctionLowering::Value* FunctionLowering::address(const Instruction& i, const O
     at = o.symbol.empty() ? b_.getInt64(0) : symbol_address(i, o.symbol);
   }
   at = b_.CreateAdd(at, b_.getInt64(static_cast<std::uint64_t>(o.integer)));
+  if (space != ptx::Space::kParam) check_alignment(at, bytes);
   if (space != ptx::Space::kShared) return b_.CreateIntToPtr(at, b_.getPtrTy());
   return b_.CreateGEP(b_.getInt8Ty(), context_pointer(offsetof(BlockContext, shared)),
                       b_.CreateAnd(at, 0xFFFFFFFFull));
+}
+
+/// In strict mode a misaligned address ends the kernel, as it does on a GPU.
+void FunctionLowering::check_alignment(Value* at, std::uint32_t bytes) {
+  if (!state_.checks_alignment || bytes < 2) return;
+  auto* bad = llvm::BasicBlock::Create(context_, "misaligned", out_);
+  auto* good = llvm::BasicBlock::Create(context_, "aligned", out_);
+  b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateAnd(at, bytes - 1), b_.getInt64(0)), good, bad);
+  b_.SetInsertPoint(bad);
+  call_helper("softgpu_misaligned", b_.getVoidTy(), {at, b_.getInt32(bytes)});
+  b_.CreateUnreachable();
+  b_.SetInsertPoint(good);
 }
 
 bool FunctionLowering::memory(const Instruction& i) {
@@ -68,90 +85,62 @@ bool FunctionLowering::memory(const Instruction& i) {
 void FunctionLowering::load(const Instruction& i) {
   const auto type = last_type(i);
   if (!type || i.operands.size() != 2) return unsupported(i);
-  Value* at = address(i, i.operands[1], space_of(i));
   const Operand& target = i.operands[0];
-  const std::size_t lanes = target.kind == Operand::Kind::kVector ? target.parts.size() : 1;
+  const bool is_vector = target.kind == Operand::Kind::kVector;
+  const auto lanes = static_cast<std::uint32_t>(is_vector ? target.parts.size() : 1);
+  const std::uint32_t bytes = lanes * type->bytes();
+  Value* at = address(i, i.operands[1], space_of(i), bytes);
+  const Type each{type->kind == 's' ? 's' : 'b', type->bits};
   const llvm::AtomicOrdering order = ordering(i);
-  for (std::size_t k = 0; k < lanes; ++k) {
+  if (order != llvm::AtomicOrdering::NotAtomic && bytes <= kAtomicBytesMax) {
+    auto* loaded =
+        b_.CreateAlignedLoad(b_.getIntNTy(8 * bytes), at, llvm::Align(bytes), i.has("volatile"));
+    loaded->setAtomic(order == llvm::AtomicOrdering::Release ? llvm::AtomicOrdering::Monotonic
+                                                             : order);
+    for (std::uint32_t k = 0; k < lanes; ++k)
+      set(i, is_vector ? target.parts[k] : target,
+          b_.CreateTrunc(b_.CreateLShr(loaded, std::uint64_t{k} * 8 * type->bytes()),
+                         b_.getIntNTy(type->bits)),
+          each);
+    return;
+  }
+  for (std::uint32_t k = 0; k < lanes; ++k) {
     Value* p = k == 0 ? at : b_.CreateConstGEP1_64(b_.getInt8Ty(), at, k * type->bytes());
-    auto* loaded = b_.CreateAlignedLoad(b_.getIntNTy(type->bits), p,
-                                        llvm::Align(type->bits == 128 ? 8 : type->bytes()));
-    if (order != llvm::AtomicOrdering::NotAtomic && type->bits <= 64)
-      loaded->setAtomic(order == llvm::AtomicOrdering::Release ? llvm::AtomicOrdering::Monotonic
-                                                               : order);
-    if (i.has("volatile")) loaded->setVolatile(true);
-    set(i, target.kind == Operand::Kind::kVector ? target.parts[k] : target, loaded,
-        Type{type->kind == 's' ? 's' : 'b', type->bits});
+    auto* loaded =
+        b_.CreateAlignedLoad(b_.getIntNTy(type->bits), p,
+                             llvm::Align(type->bits == 128 ? 8 : type->bytes()), i.has("volatile"));
+    set(i, is_vector ? target.parts[k] : target, loaded, each);
   }
 }
 
 void FunctionLowering::store(const Instruction& i) {
   const auto type = last_type(i);
   if (!type || i.operands.size() != 2) return unsupported(i);
-  Value* at = address(i, i.operands[0], space_of(i));
   const Operand& source = i.operands[1];
-  const std::size_t lanes = source.kind == Operand::Kind::kVector ? source.parts.size() : 1;
+  const bool is_vector = source.kind == Operand::Kind::kVector;
+  const auto lanes = static_cast<std::uint32_t>(is_vector ? source.parts.size() : 1);
+  const std::uint32_t bytes = lanes * type->bytes();
+  Value* at = address(i, i.operands[0], space_of(i), bytes);
+  const auto part = [&](std::uint32_t k) {
+    return get_bits(i, is_vector ? source.parts[k] : source, type->bits);
+  };
   const llvm::AtomicOrdering order = ordering(i);
-  for (std::size_t k = 0; k < lanes; ++k) {
+  if (order != llvm::AtomicOrdering::NotAtomic && bytes <= kAtomicBytesMax) {
+    llvm::Type* whole = b_.getIntNTy(8 * bytes);
+    Value* v = b_.CreateZExt(part(0), whole);
+    for (std::uint32_t k = 1; k < lanes; ++k)
+      v = b_.CreateOr(
+          v, b_.CreateShl(b_.CreateZExt(part(k), whole), std::uint64_t{k} * 8 * type->bytes()));
+    b_.CreateAlignedStore(v, at, llvm::Align(bytes), i.has("volatile"))
+        ->setAtomic(order == llvm::AtomicOrdering::Acquire ? llvm::AtomicOrdering::Monotonic
+                                                           : order);
+    return;
+  }
+  for (std::uint32_t k = 0; k < lanes; ++k) {
     Value* p = k == 0 ? at : b_.CreateConstGEP1_64(b_.getInt8Ty(), at, k * type->bytes());
-    Value* v =
-        get_bits(i, source.kind == Operand::Kind::kVector ? source.parts[k] : source, type->bits);
-    auto* stored = b_.CreateAlignedStore(v, p, llvm::Align(type->bits == 128 ? 8 : type->bytes()));
-    if (order != llvm::AtomicOrdering::NotAtomic && type->bits <= 64)
-      stored->setAtomic(order == llvm::AtomicOrdering::Acquire ? llvm::AtomicOrdering::Monotonic
-                                                               : order);
-    if (i.has("volatile")) stored->setVolatile(true);
+    b_.CreateAlignedStore(part(k), p, llvm::Align(type->bits == 128 ? 8 : type->bytes()),
+                          i.has("volatile"));
   }
-}
-
-bool FunctionLowering::atomic(const Instruction& i) {
-  using Op = llvm::AtomicRMWInst::BinOp;
-  const auto type = last_type(i);
-  if (!type || type->lanes != 1 || type->kind == 'h' || type->bits < 16 || type->bits > 64 ||
-      (type->kind == 'f' && type->bits == 16))
-    return false;
-  if (i.operands.size() != (i.opcode == "atom" ? 3u : 2u) + (i.has("cas") ? 1u : 0u)) return false;
-  const bool returns = i.opcode == "atom";
-  const std::size_t first = returns ? 1 : 0;
-  Value* at = address(i, i.operands[first], space_of(i));
-  const auto order = llvm::AtomicOrdering::SequentiallyConsistent;
-  auto* integer = b_.getIntNTy(type->bits);
-  const llvm::MaybeAlign align(type->bytes());
-  Value* old = nullptr;
-  if (i.has("cas")) {
-    auto* pair =
-        b_.CreateAtomicCmpXchg(at, get_bits(i, i.operands[first + 1], type->bits),
-                               get_bits(i, i.operands[first + 2], type->bits), align, order, order);
-    old = b_.CreateExtractValue(pair, 0);
-  } else {
-    Op op{};
-    if (i.has("exch"))
-      op = Op::Xchg;
-    else if (i.has("add"))
-      op = type->is_float() ? Op::FAdd : Op::Add;
-    else if (i.has("and"))
-      op = Op::And;
-    else if (i.has("or"))
-      op = Op::Or;
-    else if (i.has("xor"))
-      op = Op::Xor;
-    else if (i.has("inc"))
-      op = Op::UIncWrap;
-    else if (i.has("dec"))
-      op = Op::UDecWrap;
-    else if (i.has("min"))
-      op = type->is_float() ? Op::FMin : type->is_signed() ? Op::Min : Op::UMin;
-    else if (i.has("max"))
-      op = type->is_float() ? Op::FMax : type->is_signed() ? Op::Max : Op::UMax;
-    else
-      return false;
-    const bool as_float = op == Op::FAdd || op == Op::FMin || op == Op::FMax;
-    Value* v = as_float ? get(i, i.operands[first + 1], *type)
-                        : get_bits(i, i.operands[first + 1], type->bits);
-    old = b_.CreateBitCast(b_.CreateAtomicRMW(op, at, v, align, order), integer);
-  }
-  if (returns) set(i, i.operands[0], old, Type{type->kind == 's' ? 's' : 'b', type->bits});
-  return true;
 }
 
 bool FunctionLowering::convert_address(const Instruction& i) {

@@ -70,9 +70,9 @@ TEST(Load, LeavesWhatIsNotLoweredToTheLaunch) {
     return prepare_error(entry(".reg .b32 %r<4>; .reg .b64 %d; .reg .pred %p; " + body));
   };
   for (const std::string instruction :
-       {"bar.sync 0;", "tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [t, {%r0, %r1}];",
+       {"mma.sync.m8n8k4 %r0;", "tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [t, {%r0, %r1}];",
         "add.nosuch.u32 %r0, %r1, %r2;", "add.u32 %r0, %r1;", "ld.global.u32 %r0, [%d], %d;",
-        "selp.b32 %r0, %r1, %r2, %r3;", "atom.global.add.noftz.f16x2 %r0, [%d], %r1;",
+        "selp.b32 %r0, %r1, %r2, %r3;", "atom.global.cas.b128 %r0, [%d], %r1, %r1;",
         "L: .callprototype (.param .b32 _) _ (.param .b32 _);  call (%r0), %d, (%r1), L;",
         "mov.u32 %r0, %nosuch;", "mov.u32 %r0, nosuch;"}) {
     const std::string message = refusal(instruction);
