@@ -63,6 +63,10 @@ def fallback_source(exported, found):
             "    return sluice::unsupported_function(#name);                                       \\\n  }\n\n" + rows)
 
 
+# What softgpu exports besides the driver API, for the worker: softgpu/api/sinks.cpp.
+SOFTGPU_OWN = ["softgpu_set_printf_sink", "softgpu_set_assert_sink"]
+
+
 def version_script(exported):
     names = "".join(f"    {name};\n" for name in exported)
     return "{\n  global:\n" + names + "  local: *;\n};\n"

@@ -205,6 +205,8 @@ SOFTGPU_API cuCtxSetLimit(CUlimit limit, size_t value) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) context->services->set_fifo_bytes(value);
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) context->services->set_heap_bytes(value);
   const std::lock_guard lock(context->mutex);
   context->limits[limit] = value;
   return CUDA_SUCCESS;

@@ -75,8 +75,7 @@ CUresult copy(const Copy& c, CUstream handle) {
   const bool is_on_device = c.source == Side::kDevice && c.target == Side::kDevice;
   const bool waits = !is_on_device && (!c.is_async || reads_pageable || writes_pageable);
   if (!waits || operation == nullptr) return CUDA_SUCCESS;
-  wait_for(operation);
-  return stream->context->sticky;
+  return wait_all(*stream->context, {operation});
 }
 
 Copy by_address(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, bool is_async) {
@@ -157,7 +156,7 @@ CUresult copy_box(End source, End target, std::size_t width, std::size_t height,
   const bool touches_pageable =
       (!is_device(reinterpret_cast<CUdeviceptr>(from)) && !is_pinned(from, from_bytes)) ||
       (!is_device(reinterpret_cast<CUdeviceptr>(to)) && !is_pinned(to, to_bytes));
-  if (!is_async || touches_pageable) wait_for(operation);
+  if (!is_async || touches_pageable) return wait_all(*stream->context, {operation});
   return stream->context->sticky;
 }
 

@@ -70,8 +70,7 @@ SOFTGPU_API cuEventSynchronize(CUevent handle) {
   std::shared_ptr<Event> event;
   OperationPtr operation;
   SOFTGPU_CHECK(recorded_of(handle, &event, &operation));
-  wait_for(operation);
-  return event->context->sticky;
+  return wait_all(*event->context, {operation});
 }
 
 SOFTGPU_API cuEventElapsedTime_v2(float* ms, CUevent start_handle, CUevent end_handle) {

@@ -70,6 +70,23 @@ CUresult check_shape(const Kernel& kernel, const Dim3& grid, const Dim3& block, 
   return CUDA_SUCCESS;
 }
 
+CUresult run(const Kernel& kernel, const LaunchConfig& config) {
+  const LaunchResult result = kernel.module->program->run(kernel.index, config);
+  // Whoever carries the text elsewhere gets it before the launch counts as finished.
+  if (has_printf_sink()) config.services->flush();
+  if (result.outcome == LaunchOutcome::kAssert) report_assertion(result.detail + "\n");
+  if (result.outcome != LaunchOutcome::kOk) SLUICE_LOG_WARN("softgpu", "{}", result.detail);
+  return to_result(result.outcome);
+}
+
+/// A cooperative grid is resident as a whole.
+bool fits_at_once(const Kernel& kernel, const LaunchConfig& config) {
+  const Dim3& b = config.block;
+  const Dim3& g = config.grid;
+  return std::uint64_t{g.x} * g.y * g.z <=
+         resident_blocks(kernel, b.x * b.y * b.z, config.dynamic_shared_bytes);
+}
+
 CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle, void** params,
                 void** extra) {
   SOFTGPU_CHECK(initialised());
@@ -85,11 +102,13 @@ CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle,
     return prepared.error().code == sluice::ErrorCode::kUnsupported ? CUDA_ERROR_NOT_SUPPORTED
                                                                     : CUDA_ERROR_LAUNCH_FAILED;
   }
-  return submit(stream, [kernel, config = std::move(config)] {
-    const LaunchResult result = kernel->module->program->run(kernel->index, config);
-    if (result.outcome != LaunchOutcome::kOk) SLUICE_LOG_WARN("softgpu", "{}", result.detail);
-    return to_result(result.outcome);
-  });
+  if (config.is_cooperative && !fits_at_once(*kernel, config))
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  config.services = stream->context->services;
+  config.is_cancelled = [flag = stream->context->is_cancelled] {
+    return flag->load(std::memory_order_relaxed);
+  };
+  return submit(stream, [kernel, config = std::move(config)] { return run(*kernel, config); });
 }
 
 CUresult check_attributes(const CUlaunchConfig& config, bool* is_cooperative) {
@@ -209,12 +228,23 @@ SOFTGPU_API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, 
 SOFTGPU_API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
                              void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  bool is_cooperative = false;
-  SOFTGPU_CHECK(check_attributes(*config, &is_cooperative));
-  if (is_cooperative) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                        config->blockDimY, config->blockDimZ, config->sharedMemBytes,
-                        config->hStream, params, extra);
+  LaunchConfig shape;
+  SOFTGPU_CHECK(check_attributes(*config, &shape.is_cooperative));
+  shape.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  shape.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  shape.dynamic_shared_bytes = config->sharedMemBytes;
+  return launch(f, shape, config->hStream, params, extra);
+}
+
+SOFTGPU_API cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                      unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                      CUstream stream, void** params) {
+  LaunchConfig shape;
+  shape.grid = {gx, gy, gz};
+  shape.block = {bx, by, bz};
+  shape.dynamic_shared_bytes = shared;
+  shape.is_cooperative = true;
+  return launch(f, shape, stream, params, nullptr);
 }
 
 SOFTGPU_API cuFuncGetAttribute(int* out, CUfunction_attribute a, CUfunction f) {

@@ -50,6 +50,13 @@ int active_blocks(const Kernel& kernel, int block_size, std::size_t dynamic_byte
 
 }  // namespace
 
+std::uint64_t sluice::softgpu::resident_blocks(const Kernel& kernel, unsigned block_threads,
+                                               std::size_t dynamic_shared_bytes) {
+  return static_cast<std::uint64_t>(
+             active_blocks(kernel, static_cast<int>(block_threads), dynamic_shared_bytes)) *
+         static_cast<std::uint64_t>(limits().processors);
+}
+
 SOFTGPU_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction f,
                                                                  int block_size, size_t shared,
                                                                  unsigned int flags) {

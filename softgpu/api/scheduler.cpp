@@ -111,4 +111,11 @@ void wait_for(const OperationPtr& operation) {
   p.finished.wait(lock, [&] { return operation->is_done; });
 }
 
+bool wait_until(const OperationPtr& operation, std::chrono::steady_clock::time_point deadline) {
+  if (operation == nullptr) return true;
+  Pool& p = pool();
+  std::unique_lock lock(p.mutex);
+  return p.finished.wait_until(lock, deadline, [&] { return operation->is_done; });
+}
+
 }  // namespace sluice::softgpu

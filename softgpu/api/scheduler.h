@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,5 +27,7 @@ using OperationPtr = std::shared_ptr<Operation>;
 void schedule(const OperationPtr& operation, const std::vector<OperationPtr>& before);
 [[nodiscard]] bool is_done(const OperationPtr& operation);  ///< null counts as done
 void wait_for(const OperationPtr& operation);
+/// False if it is not done by then.
+bool wait_until(const OperationPtr& operation, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace sluice::softgpu

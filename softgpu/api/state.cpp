@@ -201,6 +201,7 @@ CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream) {
 
 CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations) {
   for (const OperationPtr& operation : operations) wait_for(operation);
+  context.services->flush();  // CUDA prints what kernels printed when the host synchronises
   return context.sticky;
 }
 
@@ -225,6 +226,9 @@ std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_pr
 }
 
 namespace {
+/// A program may destroy a context whose work it has not awaited; what then still runs is ended.
+constexpr std::chrono::seconds kDestroyGrace{5};
+
 /// What a context owned dies with it; a handle kept by the program is unknown from now on.
 void forget_objects_of(Context& context) {
   State& s = state();
@@ -238,7 +242,15 @@ void forget_objects_of(Context& context) {
 }  // namespace
 
 void destroy_context(const std::shared_ptr<Context>& context) {
-  for (const OperationPtr& operation : pending(*context)) wait_for(operation);
+  const std::vector<OperationPtr> work = pending(*context);
+  const auto deadline = std::chrono::steady_clock::now() + kDestroyGrace;
+  for (const OperationPtr& operation : work)
+    if (!wait_until(operation, deadline)) {
+      SLUICE_LOG_WARN("softgpu", "ending kernels that still run in a context being destroyed");
+      *context->is_cancelled = true;
+      break;
+    }
+  wait_all(*context, work);
   context->is_dead = true;
   forget_objects_of(*context);
   context->device->arena->free_all(context.get());

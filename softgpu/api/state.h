@@ -6,6 +6,7 @@
 
 #include "softgpu/api/scheduler.h"
 #include "softgpu/exec/program.h"
+#include "softgpu/exec/services.h"
 #include "softgpu/memory/arena.h"
 
 #include <cuda.h>
@@ -105,6 +106,10 @@ struct Context {
   std::uint64_t id = 0;
   std::atomic<CUresult> sticky{CUDA_SUCCESS};
   std::atomic<bool> is_dead{false};
+  /// True ends running kernels, however endless they are. Shared with recorded graphs.
+  const std::shared_ptr<std::atomic<bool>> is_cancelled =
+      std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<KernelServices> services = std::make_shared<KernelServices>();
   std::mutex mutex;
   std::shared_ptr<Stream> legacy;
   std::vector<std::weak_ptr<Stream>> streams;
@@ -208,6 +213,9 @@ std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, uns
 std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary);
 void destroy_context(const std::shared_ptr<Context>& context);
 bool is_pinned(const void* host, std::size_t bytes);
+/// How many blocks of a kernel the whole device holds at a time.
+std::uint64_t resident_blocks(const Kernel& kernel, unsigned block_threads,
+                              std::size_t dynamic_shared_bytes);
 int device_attribute(const Device& device, CUdevice_attribute attribute, bool* is_known);
 
 }  // namespace sluice::softgpu

@@ -170,7 +170,7 @@ bool BlockRun::finish_collective(unsigned w) {
     const unsigned lead = lowest(leads);
     const ThreadRecord& first = lanes[lead];
     const std::uint32_t members = first.mask & warp.alive;
-    leads &= ~(members | 1u << lead);
+    leads &= leads - 1;
     if ((members >> lead & 1) == 0 || (members & ~warp.gathering) != 0) continue;
     bool is_same = true;
     for (std::uint32_t rest = members; rest != 0; rest &= rest - 1) {
@@ -192,13 +192,13 @@ bool BlockRun::finish_convergence(unsigned w) {
   Warp& warp = warps_[w];
   if (warp.converging == 0) return false;
   ThreadRecord* lanes = &records_[w * kWarpLanes];
-  std::uint32_t line = ~0u;
+  std::uint32_t site = ~0u;
   std::uint32_t members = 0;
   for (std::uint32_t rest = warp.converging; rest != 0; rest &= rest - 1) {
     const unsigned lane = lowest(rest);
-    if (lanes[lane].line > line) continue;
-    if (lanes[lane].line < line) members = 0;
-    line = lanes[lane].line;
+    if (lanes[lane].site > site) continue;
+    if (lanes[lane].site < site) members = 0;
+    site = lanes[lane].site;
     members |= 1u << lane;
   }
   run_collective(lanes, members);

@@ -50,13 +50,14 @@ struct alignas(64) ThreadRecord {
   void* frame;  ///< of its coroutine; null before it has started
   Wait wait;
   std::uint32_t operation;  ///< BarrierKind or WarpOperation
-  std::uint32_t line;       ///< of the PTX, for messages; tells instructions of kConverge apart
+  std::uint32_t line;       ///< of the PTX, for messages
   std::uint32_t mask;
   std::uint32_t count;
   std::uint32_t b;  ///< shfl: lane or delta (c is in count); barriers and votes: the predicate
   std::uint64_t a;  ///< shfl, match, redux: the value
   std::uint64_t result;
   std::uint32_t predicate;
+  std::uint32_t site;  ///< kConverge: which instruction, in the order of the text
 };
 static_assert(sizeof(ThreadRecord) == 64);
 

@@ -22,6 +22,7 @@ void FunctionLowering::suspend(const Instruction& i, Wait wait, std::uint32_t op
   put(offsetof(ThreadRecord, wait), b_.getInt32(static_cast<std::uint32_t>(wait)));
   put(offsetof(ThreadRecord, operation), b_.getInt32(operation));
   put(offsetof(ThreadRecord, line), b_.getInt32(static_cast<std::uint32_t>(i.line)));
+  put(offsetof(ThreadRecord, site), b_.getInt32(state_.sites++));
   put(offsetof(ThreadRecord, mask), mask);
   put(offsetof(ThreadRecord, count), count);
   put(offsetof(ThreadRecord, b), b);

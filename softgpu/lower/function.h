@@ -22,6 +22,7 @@ struct ModuleState {
       shared_offsets;  ///< static shared variables: function-unique name -> offset
   std::uint32_t shared_bytes = 0, local_bytes = 0;
   std::string error;              ///< first unsupported thing
+  std::uint32_t sites = 0;        ///< places to suspend so far
   bool checks_alignment = false;  ///< SOFTGPU_STRICT
 };
 

@@ -145,8 +145,7 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Fun
   LoweredKernel out;
   out.module = std::make_unique<llvm::Module>(kernel.name, context);
   out.entry = "block." + kernel.name;
-  ModuleState state{ptx_module, *out.module, kernel.name, {}, {}, 0, 0, {}, false};
-  state.checks_alignment = is_strict();
+  ModuleState state{ptx_module, *out.module, kernel.name, {}, {}, 0, 0, {}, 0, is_strict()};
   place_module_shared(state);
   std::vector<Parsed> functions = reachable(ptx_module, kernel);
   for (const Parsed& parsed : functions) {

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Shim and softgpu export exactly what the toolkit's stub library does, and the graphics functions that it leaves out: a
 missing name keeps a program from starting (libavutil asks for all of ASKED_BY_NAME before it takes a driver for one).
+softgpu has a few names of its own besides (softgpu_*).
 
 usage: exports_test.py STUB LIBRARY...
 """
@@ -8,7 +9,7 @@ import re
 import subprocess
 import sys
 
-GRAPHICS = re.compile(r"cu(GL|EGL|VDPAU|Graphics(GL|EGL|VDPAU))\w+|cuGraphicsResourceGetMappedEglFrame|cuEventCreateFromEGLSync")
+OWN = re.compile(r"softgpu_\w+|cu(GL|EGL|VDPAU|Graphics(GL|EGL|VDPAU))\w+|cuGraphicsResourceGetMappedEglFrame|cuEventCreateFromEGLSync")
 ASKED_BY_NAME = {"cuGLGetDevices_v2", "cuGraphicsGLRegisterImage", "cuEGLStreamProducerConnect", "cuEGLStreamProducerDisconnect",
                  "cuEGLStreamConsumerDisconnect", "cuEGLStreamProducerPresentFrame", "cuEGLStreamProducerReturnFrame"}
 
@@ -29,7 +30,7 @@ def main():
     failed = False
     for path in sys.argv[2:]:
         have = exported(path)
-        for what, names in (("lacks", wanted - have), ("exports in addition", {n for n in have - wanted if not GRAPHICS.fullmatch(n)})):
+        for what, names in (("lacks", wanted - have), ("exports in addition", {n for n in have - wanted if not OWN.fullmatch(n)})):
             if names:
                 failed = True
                 print(f"{path} {what}: {', '.join(sorted(names)[:20])} ({len(names)})")
