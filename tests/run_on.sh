@@ -1,6 +1,7 @@
 #!/bin/bash
 # run_on.sh BUILD_DIR TARGET PROGRAM ARGS...: runs a program on one conformance target:
-#   driver (softgpu in the process) | shim+loop (worker in the process) | shim+unix | shim+tcp (sluice run --local)
+#   driver (softgpu in the process) | driver+strict (the same, SOFTGPU_STRICT=1) | shim+loop (worker in the process) |
+#   shim+unix | shim+tcp (sluice run --local)
 set -eu
 build=$(realpath "$1"); target=$2; shift 2
 export SLUICE_TEST_TARGET=$target
@@ -12,11 +13,12 @@ trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 preload=$build/lib/sluice/libsluice.so
 case $target in
-  driver) LD_LIBRARY_PATH=$build/lib/softgpu:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
+  driver+strict) export SOFTGPU_STRICT=1 ;;&
+  driver | driver+strict) LD_LIBRARY_PATH=$build/lib/softgpu:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
   shim+loop)
     SLUICE_LOOP_DRIVER=$build/lib/softgpu/libcuda.so.1 \
       LD_LIBRARY_PATH=$build/lib/loop:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
   shim+unix) "$build/bin/sluice" run --local --transport unix -- "$@" ;;
   shim+tcp) "$build/bin/sluice" run --local --transport tcp -- "$@" ;;
-  *) echo "run_on.sh: unknown target $target (driver, shim+loop, shim+unix, shim+tcp)" >&2; exit 2 ;;
+  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+unix, shim+tcp)" >&2; exit 2 ;;
 esac

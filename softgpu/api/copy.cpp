@@ -1,6 +1,6 @@
 // Copies of linear memory. Device memory is this process's memory, so a copy is a memmove in stream
 // order.
-#include "softgpu/api/state.h"
+#include "softgpu/api/ranges.h"
 
 #include <cstring>
 #include <vector>
@@ -10,22 +10,6 @@ using namespace sluice::softgpu;
 namespace {
 
 constexpr std::size_t kStageBytesMax = 64 * 1024;
-
-/// Whole range inside one allocation, or in pinned memory (which is device memory too).
-bool is_valid_device_range(CUdeviceptr p, std::size_t bytes) {
-  for (const auto& device : state().devices) {
-    if (!device->arena->contains(p)) continue;
-    const auto block = device->arena->find(p);
-    return block && bytes <= block->bytes - (p - block->address);
-  }
-  return is_pinned(reinterpret_cast<const void*>(p), bytes);
-}
-
-bool is_device(CUdeviceptr p) {
-  for (const auto& device : state().devices)
-    if (device->arena->contains(p)) return true;
-  return false;
-}
 
 enum class Side { kHost, kDevice };
 
@@ -44,10 +28,10 @@ CUresult copy(const Copy& c, CUstream handle) {
   SOFTGPU_CHECK(stream_of(handle, &stream));
   if (c.bytes == 0) return CUDA_SUCCESS;
   if (c.target == Side::kDevice &&
-      !is_valid_device_range(reinterpret_cast<CUdeviceptr>(c.to), c.bytes))
+      !is_device_range(reinterpret_cast<CUdeviceptr>(c.to), c.bytes, true))
     return CUDA_ERROR_INVALID_VALUE;
   if (c.source == Side::kDevice &&
-      !is_valid_device_range(reinterpret_cast<CUdeviceptr>(c.from), c.bytes))
+      !is_device_range(reinterpret_cast<CUdeviceptr>(c.from), c.bytes, false))
     return CUDA_ERROR_INVALID_VALUE;
   const bool reads_pageable = c.source == Side::kHost && !is_pinned(c.from, c.bytes);
   const bool writes_pageable = c.target == Side::kHost && !is_pinned(c.to, c.bytes);
@@ -59,8 +43,7 @@ CUresult copy(const Copy& c, CUstream handle) {
     SOFTGPU_CHECK(submit(
         stream,
         [to = c.to, data = std::vector<std::byte>(from, from + c.bytes)] {
-          std::memcpy(to, data.data(), data.size());
-          return CUDA_SUCCESS;
+          return run_memory_operation([&] { std::memcpy(to, data.data(), data.size()); });
         },
         &operation));
     return CUDA_SUCCESS;
@@ -68,8 +51,7 @@ CUresult copy(const Copy& c, CUstream handle) {
   SOFTGPU_CHECK(submit(
       stream,
       [to = c.to, from = c.from, bytes = c.bytes] {
-        std::memmove(to, from, bytes);
-        return CUDA_SUCCESS;
+        return run_memory_operation([&] { std::memmove(to, from, bytes); });
       },
       &operation));
   const bool is_on_device = c.source == Side::kDevice && c.target == Side::kDevice;
@@ -82,8 +64,8 @@ Copy by_address(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, bool is_asy
   return {reinterpret_cast<void*>(to),
           reinterpret_cast<const void*>(from),
           bytes,
-          is_device(to) ? Side::kDevice : Side::kHost,
-          is_device(from) ? Side::kDevice : Side::kHost,
+          is_device_address(to) ? Side::kDevice : Side::kHost,
+          is_device_address(from) ? Side::kDevice : Side::kHost,
           is_async};
 }
 
@@ -139,23 +121,18 @@ CUresult copy_box(End source, End target, std::size_t width, std::size_t height,
   };
   const std::size_t from_bytes = extent(box, box.from_pitch, box.from_slice);
   const std::size_t to_bytes = extent(box, box.to_pitch, box.to_slice);
-  if (is_device(reinterpret_cast<CUdeviceptr>(from)) &&
-      !is_valid_device_range(reinterpret_cast<CUdeviceptr>(from), from_bytes))
+  if (is_device_address(reinterpret_cast<CUdeviceptr>(from)) &&
+      !is_device_range(reinterpret_cast<CUdeviceptr>(from), from_bytes, false))
     return CUDA_ERROR_INVALID_VALUE;
-  if (is_device(reinterpret_cast<CUdeviceptr>(to)) &&
-      !is_valid_device_range(reinterpret_cast<CUdeviceptr>(to), to_bytes))
+  if (is_device_address(reinterpret_cast<CUdeviceptr>(to)) &&
+      !is_device_range(reinterpret_cast<CUdeviceptr>(to), to_bytes, true))
     return CUDA_ERROR_INVALID_VALUE;
   OperationPtr operation;
   SOFTGPU_CHECK(submit(
-      stream,
-      [box] {
-        box.run();
-        return CUDA_SUCCESS;
-      },
-      &operation));
+      stream, [box] { return run_memory_operation([&] { box.run(); }); }, &operation));
   const bool touches_pageable =
-      (!is_device(reinterpret_cast<CUdeviceptr>(from)) && !is_pinned(from, from_bytes)) ||
-      (!is_device(reinterpret_cast<CUdeviceptr>(to)) && !is_pinned(to, to_bytes));
+      (!is_device_address(reinterpret_cast<CUdeviceptr>(from)) && !is_pinned(from, from_bytes)) ||
+      (!is_device_address(reinterpret_cast<CUdeviceptr>(to)) && !is_pinned(to, to_bytes));
   if (!is_async || touches_pageable) return wait_all(*stream->context, {operation});
   return stream->context->sticky;
 }

@@ -1,23 +1,9 @@
 // Device memory, pinned host memory, and what can be asked about addresses.
-#include "softgpu/api/state.h"
+#include "softgpu/api/ranges.h"
 
 #include <sys/mman.h>
 
 #include <cstring>
-
-namespace sluice::softgpu {
-
-bool is_pinned(const void* host, std::size_t bytes) {
-  State& s = state();
-  const std::lock_guard lock(s.host_mutex);
-  const auto address = reinterpret_cast<std::uint64_t>(host);
-  auto after = s.host_ranges.upper_bound(address);
-  if (after == s.host_ranges.begin()) return false;
-  const auto& [begin, range] = *std::prev(after);
-  return address - begin < range.bytes && bytes <= range.bytes - (address - begin);
-}
-
-}  // namespace sluice::softgpu
 
 using namespace sluice::softgpu;
 
@@ -26,17 +12,8 @@ constexpr std::size_t kPitchAlign = 512;
 constexpr std::size_t kPitchMax = 2147483647;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
 
 /// Of the device whose memory it is; pinned memory belongs to the first.
-int visible_ordinal(CUdeviceptr p) {
-  const auto& devices = state().devices;
-  for (std::size_t i = 0; i < devices.size(); ++i)
-    if (devices[i]->arena->contains(p)) return static_cast<int>(i);
-  return 0;
-}
-
-std::optional<Arena::Block> find_block(CUdeviceptr p) {
-  for (const auto& device : state().devices)
-    if (device->arena->contains(p)) return device->arena->find(p);
-  return std::nullopt;
+int visible_ordinal(const std::optional<MemoryRange>& range) {
+  return range && range->device != nullptr ? ordinal_of(range->device) : 0;
 }
 }  // namespace
 
@@ -66,16 +43,14 @@ SOFTGPU_API cuMemFree_v2(CUdeviceptr p) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   if (p == 0) return CUDA_SUCCESS;
-  const auto block = find_block(p);
-  if (!block || block->address != p) return CUDA_ERROR_INVALID_VALUE;
+  const auto block = memory_at(p);
+  if (!block || block->address != p || !block->device->arena->contains(p))
+    return CUDA_ERROR_INVALID_VALUE;
   // Kernels may still use it, in the context that it belongs to or in this one.
   const auto owner = state().contexts.find(block->owner);
   if (owner != nullptr && owner != context) wait_all(*owner, pending(*owner));
   SOFTGPU_CHECK(wait_all(*context, pending(*context)));
-  for (const auto& device : state().devices)
-    if (device->arena->contains(p))
-      return device->arena->free(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  return CUDA_ERROR_INVALID_VALUE;
+  return block->device->arena->free(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
@@ -91,7 +66,7 @@ SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 
 SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr p) {
   SOFTGPU_CHECK(initialised());
-  const auto block = find_block(p);
+  const auto block = memory_at(p);
   if (!block) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = block->address;
   if (size != nullptr) *size = block->bytes;
@@ -184,7 +159,7 @@ SOFTGPU_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned int
 SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdeviceptr p) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
-  const auto block = find_block(p);
+  const auto block = memory_at(p);
   const bool is_host = !block && is_pinned(reinterpret_cast<void*>(p), 1);
   if (!block && !is_host) return CUDA_ERROR_INVALID_VALUE;
   const auto context = block ? static_cast<Context*>(block->owner) : nullptr;
@@ -209,7 +184,7 @@ SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUde
       *static_cast<int*>(out) = 1;
       break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      *static_cast<int*>(out) = visible_ordinal(p);
+      *static_cast<int*>(out) = visible_ordinal(block);
       break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       if (!block) return CUDA_ERROR_INVALID_VALUE;

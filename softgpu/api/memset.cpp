@@ -1,5 +1,5 @@
 // Filling memory.
-#include "softgpu/api/state.h"
+#include "softgpu/api/ranges.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,14 +22,14 @@ CUresult fill(const Fill& f, T value, CUstream handle) {
       (f.height > 1 && (f.pitch < f.width * sizeof(T) || f.pitch % sizeof(T) != 0)))
     return CUDA_ERROR_INVALID_VALUE;
   const std::size_t bytes = (f.height - 1) * f.pitch + f.width * sizeof(T);
-  const auto block = stream->context->device->arena->find(f.at);
-  if (!block || f.at - block->address + bytes > block->bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device_range(f.at, bytes, true)) return CUDA_ERROR_INVALID_VALUE;
   return submit(stream, [f, value] {
-    for (std::size_t row = 0; row < f.height; ++row) {
-      auto* p = reinterpret_cast<T*>(f.at + row * f.pitch);
-      std::fill(p, p + f.width, value);
-    }
-    return CUDA_SUCCESS;
+    return run_memory_operation([&] {
+      for (std::size_t row = 0; row < f.height; ++row) {
+        auto* p = reinterpret_cast<T*>(f.at + row * f.pitch);
+        std::fill(p, p + f.width, value);
+      }
+    });
   });
 }
 

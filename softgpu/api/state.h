@@ -7,6 +7,7 @@
 #include "softgpu/api/scheduler.h"
 #include "softgpu/exec/program.h"
 #include "softgpu/exec/services.h"
+#include "softgpu/memory/address_space.h"
 #include "softgpu/memory/arena.h"
 
 #include <cuda.h>
@@ -140,6 +141,12 @@ class Registry {
     objects_.erase(found);
     return object;
   }
+  std::vector<std::shared_ptr<Object>> all() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<Object>> out;
+    for (const auto& [key, object] : objects_) out.push_back(object);
+    return out;
+  }
   template <class Predicate>
   void remove_if(const Predicate& is_wanted) {
     std::vector<std::shared_ptr<Object>>
@@ -177,6 +184,7 @@ struct State {
   Registry<CUfunction, Kernel> kernels;
   Registry<CUgraph, Graph> graphs;
   Registry<CUgraphExec, Graph> executables;
+  AddressSpace addresses;
   std::mutex host_mutex;
   std::map<std::uint64_t, HostRange> host_ranges;
   std::atomic<std::uint64_t> next_id{1};
@@ -212,7 +220,6 @@ std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, uns
                                     int priority);
 std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary);
 void destroy_context(const std::shared_ptr<Context>& context);
-bool is_pinned(const void* host, std::size_t bytes);
 /// How many blocks of a kernel the whole device holds at a time.
 std::uint64_t resident_blocks(const Kernel& kernel, unsigned block_threads,
                               std::size_t dynamic_shared_bytes);

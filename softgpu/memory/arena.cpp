@@ -57,12 +57,12 @@ Arena::~Arena() {
   ::munmap(reinterpret_cast<void*>(base_), bytes_);
 }
 
-std::optional<std::uint64_t> Arena::allocate(std::size_t bytes, void* owner) {
+std::optional<std::uint64_t> Arena::allocate(std::size_t bytes, void* owner, bool is_managed) {
   if (bytes > bytes_ || !account_->charge(charge_of(bytes))) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto at = bytes < kPage ? take_slot(bytes) : take_pages(bytes);
   if (at) {
-    blocks_[*at] = Block{*at, bytes, owner};
+    blocks_[*at] = Block{*at, bytes, owner, is_managed};
   } else {
     account_->refund(charge_of(bytes));
   }

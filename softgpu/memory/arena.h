@@ -22,6 +22,7 @@ class Arena {
     std::uint64_t address = 0;
     std::size_t bytes = 0;  ///< as asked for
     void* owner = nullptr;  ///< the context
+    bool is_managed = false;
   };
 
   /// Reserves address space where ordinary processes have nothing (0x2000'0000'0000 + 1 TiB per
@@ -32,7 +33,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   /// nullopt = the device is full. Memory is zero only by chance. Thread-safe, as everything here.
-  std::optional<std::uint64_t> allocate(std::size_t bytes, void* owner);
+  std::optional<std::uint64_t> allocate(std::size_t bytes, void* owner, bool is_managed = false);
   /// False if no block starts there.
   bool free(std::uint64_t address);
   void free_all(void* owner);
