@@ -23,7 +23,9 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice ordinal) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
   SOFTGPU_CHECK(find_device(ordinal, &device));
-  *out = state().contexts.add(make_context(device, flags, false));
+  auto context = make_context(device, flags, false);
+  if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = state().contexts.add(std::move(context));
   context_stack().push_back(*out);
   return CUDA_SUCCESS;
 }
@@ -47,6 +49,7 @@ SOFTGPU_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice ordinal) {
   const std::lock_guard lock(device->mutex);
   if (device->primary == nullptr) {
     device->primary = make_context(device, device->primary_flags, true);
+    if (device->primary == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     state().contexts.add(device->primary);
   }
   ++device->primary_count;

@@ -25,7 +25,7 @@ struct Copy {
 /// written before it returns.
 CUresult copy(const Copy& c, CUstream handle) {
   std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(handle, &stream));
+  SOFTGPU_CHECK(stream_of_any_context(handle, &stream));
   if (c.bytes == 0) return CUDA_SUCCESS;
   if (c.target == Side::kDevice &&
       !is_device_range(reinterpret_cast<CUdeviceptr>(c.to), c.bytes, true))
@@ -100,7 +100,7 @@ CUresult base_of(const End& e, std::byte** out) {
 CUresult copy_box(End source, End target, std::size_t width, std::size_t height, std::size_t depth,
                   bool is_async, CUstream handle) {
   std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(handle, &stream));
+  SOFTGPU_CHECK(stream_of_any_context(handle, &stream));
   if (source.pitch == 0) source.pitch = width;
   if (target.pitch == 0) target.pitch = width;
   if (source.height == 0) source.height = height;

@@ -18,6 +18,7 @@ SOFTGPU_API cuEventCreate(CUevent* out, unsigned int flags) {
 
 SOFTGPU_API cuEventDestroy_v2(CUevent handle) {
   SOFTGPU_CHECK(initialised());
+  SOFTGPU_CHECK(check_owner(nullptr));
   return state().events.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -25,6 +26,7 @@ SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsig
   SOFTGPU_CHECK(initialised());
   const auto event = state().events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  SOFTGPU_CHECK(check_owner(event->context.get()));
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(stream_handle, &stream));
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
@@ -49,7 +51,8 @@ SOFTGPU_API cuEventRecord(CUevent event, CUstream stream) {
 
 namespace {
 CUresult recorded_of(CUevent handle, std::shared_ptr<Event>* event, OperationPtr* operation) {
-  if (const CUresult bad = initialised()) return bad;
+  SOFTGPU_CHECK(initialised());
+  SOFTGPU_CHECK(check_owner(nullptr));  // events of any context can be asked
   *event = state().events.find(handle);
   if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::lock_guard lock((*event)->context->mutex);

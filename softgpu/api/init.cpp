@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "proc_table.h"
 #include "softgpu/api/state.h"
+#include "softgpu/api/strict.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -100,7 +101,8 @@ CUresult start() {
       SLUICE_LOG_ERROR("softgpu", "{}", account.error().message);
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    auto arena = Arena::create(ordinal, std::move(*account));
+    auto arena = Arena::create(ordinal, std::move(*account),
+                               is_strict() ? kHugePageBytes : kArenaGranularityBytes);
     if (!arena) {
       SLUICE_LOG_ERROR("softgpu", "{}", arena.error().message);
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -120,6 +122,7 @@ CUresult start() {
 }  // namespace
 
 CUresult initialised() {
+  if (is_strict() && InsideHostFunction::is_active()) return CUDA_ERROR_NOT_PERMITTED;
   return g_is_initialised && !g_is_forked_child ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 

@@ -1,6 +1,7 @@
 // Launches, and what is known about functions. A CUkernel is accepted wherever a CUfunction is.
 #include "common/log.h"
 #include "softgpu/api/state.h"
+#include "softgpu/api/strict.h"
 #include "softgpu/exec/context.h"
 
 #include <cstring>
@@ -8,6 +9,15 @@
 using namespace sluice::softgpu;
 
 namespace {
+
+CUresult kernel_of(const void* handle, std::shared_ptr<Kernel>* out) {
+  SOFTGPU_CHECK(initialised());
+  *out = state().kernels.find(handle);
+  if (*out == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A library's kernels belong to no context.
+  const void* owner = (*out)->module->owner;
+  return owner != nullptr ? check_owner(owner) : CUDA_SUCCESS;
+}
 
 CUresult to_result(LaunchOutcome outcome) {
   switch (outcome) {
@@ -87,6 +97,39 @@ bool fits_at_once(const Kernel& kernel, const LaunchConfig& config) {
          resident_blocks(kernel, b.x * b.y * b.z, config.dynamic_shared_bytes);
 }
 
+/// Strict mode: the first launch of a context and of a module takes memory that was not there to
+/// see before.
+CUresult charge_first_launch(Context& context, LoadedModule& module) {
+  if (!is_strict()) return CUDA_SUCCESS;
+  const std::lock_guard lock(context.mutex);
+  if (!context.has_launched) {
+    if (!context.device->arena->account().charge(kFirstLaunchBytes))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    context.has_launched = true;
+    context.overhead_bytes += kFirstLaunchBytes;
+  }
+  if (module.code_bytes != 0) return CUDA_SUCCESS;
+  if (!module.device->arena->account().charge(kModuleLoadBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (module.code_bytes.exchange(kModuleLoadBytes) != 0)  // a library's, from another context
+    module.device->arena->account().refund(kModuleLoadBytes);
+  return CUDA_SUCCESS;
+}
+
+/// Strict mode: blocks while the stream's queue is full. The place is free again when the result
+/// dies.
+std::shared_ptr<void> take_queue_place(const Stream& stream) {
+  const auto queue = stream.queue;
+  if (queue == nullptr) return nullptr;
+  std::unique_lock lock(queue->mutex);
+  queue->changed.wait(lock, [&] { return queue->length < kLaunchQueueMax; });
+  ++queue->length;
+  return {queue.get(), [queue](void*) {
+            const std::lock_guard inner(queue->mutex);
+            --queue->length;
+            queue->changed.notify_one();
+          }};
+}
+
 CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle, void** params,
                 void** extra) {
   SOFTGPU_CHECK(initialised());
@@ -94,6 +137,8 @@ CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle,
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
+  const void* owner = kernel->module->owner;
+  if (owner != nullptr && owner != stream->context.get()) return CUDA_ERROR_INVALID_HANDLE;
   SOFTGPU_CHECK(check_shape(*kernel, shape.grid, shape.block, shape.dynamic_shared_bytes));
   LaunchConfig config = shape;
   SOFTGPU_CHECK(pack_params(kernel->info(), params, extra, &config.params));
@@ -104,11 +149,15 @@ CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle,
   }
   if (config.is_cooperative && !fits_at_once(*kernel, config))
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  SOFTGPU_CHECK(charge_first_launch(*stream->context, *kernel->module));
+  auto place = is_capturing(stream) ? nullptr : take_queue_place(*stream);
   config.services = stream->context->services;
   config.is_cancelled = [flag = stream->context->is_cancelled] {
     return flag->load(std::memory_order_relaxed);
   };
-  return submit(stream, [kernel, config = std::move(config)] { return run(*kernel, config); });
+  return submit(stream, [kernel, place = std::move(place), config = std::move(config)] {
+    return run(*kernel, config);
+  });
 }
 
 CUresult check_attributes(const CUlaunchConfig& config, bool* is_cooperative) {
@@ -168,8 +217,8 @@ int attribute_of(const Kernel& kernel, CUfunction_attribute attribute, bool* is_
 
 CUresult get_attribute(int* out, CUfunction_attribute attribute, const void* handle) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto kernel = state().kernels.find(handle);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Kernel> kernel;
+  SOFTGPU_CHECK(kernel_of(handle, &kernel));
   bool is_known = false;
   const int value = attribute_of(*kernel, attribute, &is_known);
   if (!is_known) return CUDA_ERROR_INVALID_VALUE;
@@ -178,8 +227,8 @@ CUresult get_attribute(int* out, CUfunction_attribute attribute, const void* han
 }
 
 CUresult set_attribute(const void* handle, CUfunction_attribute attribute, int value) {
-  const auto kernel = state().kernels.find(handle);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Kernel> kernel;
+  SOFTGPU_CHECK(kernel_of(handle, &kernel));
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     if (value < 0 ||
         static_cast<unsigned>(value) + kernel->info().static_shared_bytes > kSharedBytesMax)
@@ -196,8 +245,8 @@ CUresult set_attribute(const void* handle, CUfunction_attribute attribute, int v
 
 CUresult param_info(const void* handle, std::size_t index, std::size_t* offset, std::size_t* size) {
   if (offset == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto kernel = state().kernels.find(handle);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Kernel> kernel;
+  SOFTGPU_CHECK(kernel_of(handle, &kernel));
   const auto& params = kernel->info().params;
   if (index >= params.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = params[index].offset_bytes;
@@ -207,8 +256,8 @@ CUresult param_info(const void* handle, std::size_t index, std::size_t* offset, 
 
 CUresult name_of(const char** name, const void* handle) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto kernel = state().kernels.find(handle);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Kernel> kernel;
+  SOFTGPU_CHECK(kernel_of(handle, &kernel));
   *name = kernel->info().name.c_str();
   return CUDA_SUCCESS;
 }

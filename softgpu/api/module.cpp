@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "softgpu/api/image.h"
 #include "softgpu/api/state.h"
+#include "softgpu/api/strict.h"
 
 #include <cstring>
 #include <fstream>
@@ -12,6 +13,7 @@ namespace sluice::softgpu {
 
 LoadedModule::~LoadedModule() {
   for (const auto& [name, where] : globals) device->arena->free(where.at);
+  device->arena->account().refund(code_bytes);
 }
 
 namespace {
@@ -166,6 +168,8 @@ namespace {
 CUresult load_module(CUmodule* out, const Image& image, const JitLogs& logs) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  // A driver may wait for the device before it places code.
+  if (is_strict()) SOFTGPU_CHECK(wait_all(*context, pending(*context)));
   std::shared_ptr<LoadedModule> module;
   SOFTGPU_CHECK(load(image, context->device, context.get(), logs, &module));
   *out = state().modules.add(std::move(module));
@@ -208,6 +212,7 @@ SOFTGPU_API cuModuleUnload(CUmodule handle) {
   SOFTGPU_CHECK(initialised());
   const auto module = state().modules.find(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  SOFTGPU_CHECK(check_owner(module->owner));
   wait_everywhere(*module);
   state().modules.remove(handle);
   forget_kernels(*module);
@@ -218,7 +223,9 @@ SOFTGPU_API cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* na
   if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
   const auto module = state().modules.find(handle);
-  return module != nullptr ? kernel_of(module, name, out) : CUDA_ERROR_INVALID_HANDLE;
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  SOFTGPU_CHECK(check_owner(module->owner));
+  return kernel_of(module, name, out);
 }
 
 SOFTGPU_API cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) {
@@ -242,7 +249,9 @@ SOFTGPU_API cuModuleGetGlobal_v2(CUdeviceptr* at, size_t* bytes, CUmodule handle
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
   const auto module = state().modules.find(handle);
-  return module != nullptr ? global_of(*module, name, at, bytes) : CUDA_ERROR_INVALID_HANDLE;
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  SOFTGPU_CHECK(check_owner(module->owner));
+  return global_of(*module, name, at, bytes);
 }
 
 SOFTGPU_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {

@@ -28,7 +28,7 @@ Limits limits() {
 CUresult kernel_of(const void* handle, std::shared_ptr<Kernel>* out) {
   SOFTGPU_CHECK(initialised());
   *out = state().kernels.find(handle);
-  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return *out != nullptr ? check_owner((*out)->module->owner) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 int active_blocks(const Kernel& kernel, int block_size, std::size_t dynamic_bytes) {

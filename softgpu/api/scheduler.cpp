@@ -1,5 +1,7 @@
 #include "softgpu/api/scheduler.h"
 
+#include "softgpu/api/strict.h"
+
 #include <pthread.h>
 #include <signal.h>
 
@@ -7,6 +9,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 namespace sluice::softgpu {
 namespace {
@@ -31,6 +34,9 @@ void grow(Pool& p, unsigned free_threads);
 
 void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
+  if (is_strict())
+    if (const std::uint64_t delay_us = strict_random().delay_us(); delay_us > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
   operation->work();
   operation->work = nullptr;
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "softgpu/api/per_thread.h"
+#include "softgpu/api/strict.h"
 
 #include <algorithm>
 #include <set>
@@ -88,7 +89,20 @@ CUresult current(std::shared_ptr<Context>* out) {
   return (*out)->sticky;
 }
 
+CUresult check_owner(const void* owner) {
+  if (!is_strict()) return CUDA_SUCCESS;
+  std::shared_ptr<Context> context;
+  const CUresult result = current(&context);
+  if (context == nullptr) return result;  // a sick context may still clean up
+  return owner == nullptr || owner == context.get() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out) {
+  SOFTGPU_CHECK(stream_of_any_context(handle, out));
+  return check_owner((*out)->context.get());
+}
+
+CUresult stream_of_any_context(CUstream handle, std::shared_ptr<Stream>* out) {
   const bool is_default =
       handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
   if (!is_default) {
@@ -96,6 +110,7 @@ CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out) {
     *out = state().streams.find(handle);
     if (*out == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if ((*out)->context->is_dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    SOFTGPU_CHECK(check_owner(nullptr));
     return (*out)->context->sticky;
   }
   std::shared_ptr<Context> context;
@@ -212,11 +227,15 @@ std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, uns
   stream->flags = flags;
   stream->priority = std::clamp(priority, -5, 0);
   stream->id = state().next_id++;
+  if (is_strict()) stream->queue = std::make_shared<LaunchQueue>();
   return stream;
 }
 
 std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary) {
+  const std::size_t overhead_bytes = is_strict() ? kContextOverheadBytes : 0;
+  if (overhead_bytes > 0 && !device->arena->account().charge(overhead_bytes)) return nullptr;
   auto context = std::make_shared<Context>();
+  context->overhead_bytes = overhead_bytes;
   context->device = device;
   context->flags = flags;
   context->is_primary = is_primary;
@@ -255,6 +274,7 @@ void destroy_context(const std::shared_ptr<Context>& context) {
   forget_objects_of(*context);
   context->device->arena->free_all(context.get());
   const std::lock_guard lock(context->mutex);
+  context->device->arena->account().refund(std::exchange(context->overhead_bytes, 0));
   context->streams.clear();
   context->per_thread.clear();
   context->legacy->last = nullptr;

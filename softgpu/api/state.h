@@ -13,6 +13,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -53,12 +54,20 @@ struct Capture {
   std::map<std::uint64_t, std::size_t> tails;
 };
 
+/// Launches of a stream that have not run yet.
+struct LaunchQueue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  unsigned length = 0;
+};
+
 struct Stream {
   std::shared_ptr<Context> context;
   unsigned flags = 0;
   int priority = 0;
   std::uint64_t id = 0;
-  OperationPtr last;  ///< guarded by Context::mutex, as all below
+  std::shared_ptr<LaunchQueue> queue;  ///< strict mode only
+  OperationPtr last;                   ///< guarded by Context::mutex, as all below
   std::shared_ptr<Capture> capture;
   /// While capturing: the last node of each stream that this stream's next node comes behind.
   std::map<std::uint64_t, std::size_t> seen;
@@ -86,7 +95,8 @@ struct Kernel {
 struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
   ~LoadedModule();
   Device* device = nullptr;
-  void* owner = nullptr;  ///< the context of a module, null for a library
+  void* owner = nullptr;                   ///< the context of a module, null for a library
+  std::atomic<std::size_t> code_bytes{0};  ///< charged at the first launch (strict mode)
   std::unique_ptr<Program> program;
   struct Address {
     std::uint64_t at;
@@ -116,6 +126,8 @@ struct Context {
   std::vector<std::weak_ptr<Stream>> streams;
   std::map<std::uint64_t, std::shared_ptr<Stream>> per_thread;  ///< by thread number
   std::map<int, std::size_t> limits;
+  std::size_t overhead_bytes = 0;  ///< charged beside what the program allocated (strict mode)
+  bool has_launched = false;
 };
 
 /// Live objects of one handle type.
@@ -200,9 +212,14 @@ Device* device_of(CUdevice device);
 /// The number by which the program knows the device (CUDA_VISIBLE_DEVICES renumbers).
 CUdevice ordinal_of(const Device* device);
 
+/// Strict mode: INVALID_CONTEXT without a current context, INVALID_HANDLE for an object of another
+/// one (null: the object belongs to no context).
+CUresult check_owner(const void* owner);
 /// Stream of a handle: 0 = legacy (or the thread's own under PerThreadDefaultStream),
 /// CU_STREAM_PER_THREAD.
 CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out);
+/// The same for copies, which CUDA takes for a stream of any context.
+CUresult stream_of_any_context(CUstream handle, std::shared_ptr<Stream>* out);
 /// Puts work into the stream: runs it in stream order, or records it while the stream captures. A
 /// result of 700 and its kin makes the context's error sticky; after one, work that is not `always`
 /// is skipped.
@@ -218,6 +235,7 @@ bool is_capturing(const std::shared_ptr<Stream>& stream);
 CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream);
 std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags,
                                     int priority);
+/// Null: the device has no memory left for a context (strict mode charges for one).
 std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_primary);
 void destroy_context(const std::shared_ptr<Context>& context);
 /// How many blocks of a kernel the whole device holds at a time.

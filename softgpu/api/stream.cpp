@@ -1,5 +1,6 @@
 // Streams and host functions in them.
 #include "softgpu/api/state.h"
+#include "softgpu/api/strict.h"
 
 #include <algorithm>
 
@@ -25,6 +26,8 @@ SOFTGPU_API cuStreamCreate(CUstream* out, unsigned int flags) {
 
 SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
   SOFTGPU_CHECK(initialised());
+  if (const auto known = state().streams.find(handle))
+    SOFTGPU_CHECK(check_owner(known->context.get()));
   const auto stream = state().streams.remove(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // Its pending work goes on; whoever orders by it (legacy stream, context) must still see it.
@@ -131,6 +134,7 @@ SOFTGPU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
   return submit(stream, [function, data] {
+    const InsideHostFunction inside;
     function(data);
     return CUDA_SUCCESS;
   });
@@ -145,6 +149,7 @@ SOFTGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void
   return submit(
       stream,
       [context = stream->context, handle, callback, data] {
+        const InsideHostFunction inside;
         callback(handle, context->sticky, data);
         return CUDA_SUCCESS;
       },

@@ -14,7 +14,6 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::uint64_t kFirstAddress = 0x2000'0000'0000;
 constexpr std::uint64_t kDeviceStride = std::uint64_t{1} << 40;
-constexpr std::size_t kAccountGranularity = 512;
 constexpr std::size_t kSlotStep = 256;
 constexpr std::size_t kSlabBytes = 64 * 1024;
 
@@ -25,13 +24,11 @@ std::size_t round_up(std::size_t value, std::size_t to) {
 std::size_t footprint(std::size_t bytes) {
   return round_up(bytes, kPage) + kPage;
 }
-std::size_t charge_of(std::size_t bytes) {
-  return round_up(bytes, kAccountGranularity);
-}
 
 }  // namespace
 
-Result<std::unique_ptr<Arena>> Arena::create(int ordinal, std::unique_ptr<Account> account) {
+Result<std::unique_ptr<Arena>> Arena::create(int ordinal, std::unique_ptr<Account> account,
+                                             std::size_t granularity_bytes) {
   // Room for fragmentation: freed ranges are reused first-fit.
   const std::size_t bytes = round_up(
       std::min<std::size_t>(account->capacity_bytes() * 4, std::size_t{512} << 30), kHugePage);
@@ -43,28 +40,49 @@ Result<std::unique_ptr<Arena>> Arena::create(int ordinal, std::unique_ptr<Accoun
   if (base == MAP_FAILED)
     return fail(system_error(format("reserving {} GiB of address space", bytes >> 30), errno));
   ::madvise(base, bytes, MADV_DONTDUMP);
-  return std::unique_ptr<Arena>(
-      new Arena(reinterpret_cast<std::uint64_t>(base), bytes, std::move(account)));
+  return std::unique_ptr<Arena>(new Arena(reinterpret_cast<std::uint64_t>(base), bytes,
+                                          std::move(account), granularity_bytes));
 }
 
-Arena::Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account)
-    : base_(base), bytes_(bytes), account_(std::move(account)) {
+Arena::Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account,
+             std::size_t granularity_bytes)
+    : base_(base),
+      bytes_(bytes),
+      account_(std::move(account)),
+      granularity_bytes_(granularity_bytes) {
   gaps_[base_] = bytes_;
 }
 
+bool Arena::charge(std::size_t bytes) {
+  if (bytes * 2 >= granularity_bytes_) return account_->charge(round_up(bytes, granularity_bytes_));
+  const std::size_t before = round_up(shared_bytes_, granularity_bytes_);
+  const std::size_t after =
+      round_up(shared_bytes_ + round_up(bytes, kArenaGranularityBytes), granularity_bytes_);
+  if (after > before && !account_->charge(after - before)) return false;
+  shared_bytes_ += round_up(bytes, kArenaGranularityBytes);
+  return true;
+}
+
+void Arena::refund(std::size_t bytes) {
+  if (bytes * 2 >= granularity_bytes_) return account_->refund(round_up(bytes, granularity_bytes_));
+  const std::size_t before = round_up(shared_bytes_, granularity_bytes_);
+  shared_bytes_ -= round_up(bytes, kArenaGranularityBytes);
+  account_->refund(before - round_up(shared_bytes_, granularity_bytes_));
+}
+
 Arena::~Arena() {
-  for (const auto& [address, block] : blocks_) account_->refund(charge_of(block.bytes));
+  for (const auto& [address, block] : blocks_) refund(block.bytes);
   ::munmap(reinterpret_cast<void*>(base_), bytes_);
 }
 
 std::optional<std::uint64_t> Arena::allocate(std::size_t bytes, void* owner, bool is_managed) {
-  if (bytes > bytes_ || !account_->charge(charge_of(bytes))) return std::nullopt;
   const std::lock_guard lock(mutex_);
+  if (bytes > bytes_ || !charge(bytes)) return std::nullopt;
   const auto at = bytes < kPage ? take_slot(bytes) : take_pages(bytes);
   if (at) {
     blocks_[*at] = Block{*at, bytes, owner, is_managed};
   } else {
-    account_->refund(charge_of(bytes));
+    refund(bytes);
   }
   return at;
 }
@@ -106,7 +124,7 @@ std::optional<std::uint64_t> Arena::take_pages(std::size_t bytes) {
 void Arena::release(std::map<std::uint64_t, Block>::iterator block) {
   const std::uint64_t at = block->first;
   const std::size_t bytes = block->second.bytes;
-  account_->refund(charge_of(bytes));
+  refund(bytes);
   blocks_.erase(block);
   if (bytes < kPage) {
     free_slots_[round_up(bytes, kSlotStep)].push_back(at);

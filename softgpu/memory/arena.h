@@ -16,6 +16,8 @@
 
 namespace sluice::softgpu {
 
+inline constexpr std::size_t kArenaGranularityBytes = 512;
+
 class Arena {
  public:
   struct Block {
@@ -26,8 +28,11 @@ class Arena {
   };
 
   /// Reserves address space where ordinary processes have nothing (0x2000'0000'0000 + 1 TiB per
-  /// device), or anywhere.
-  static Result<std::unique_ptr<Arena>> create(int ordinal, std::unique_ptr<Account> account);
+  /// device), or anywhere. Memory is charged in steps of `granularity_bytes`; blocks smaller than
+  /// half a step share steps.
+  static Result<std::unique_ptr<Arena>> create(
+      int ordinal, std::unique_ptr<Account> account,
+      std::size_t granularity_bytes = kArenaGranularityBytes);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -43,7 +48,10 @@ class Arena {
   [[nodiscard]] Account& account() { return *account_; }
 
  private:
-  Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account);
+  Arena(std::uint64_t base, std::size_t bytes, std::unique_ptr<Account> account,
+        std::size_t granularity_bytes);
+  bool charge(std::size_t bytes);
+  void refund(std::size_t bytes);
   void release(std::map<std::uint64_t, Block>::iterator block);
   std::optional<std::uint64_t> take_slot(std::size_t bytes);
   std::optional<std::uint64_t> take_pages(std::size_t bytes);
@@ -52,6 +60,8 @@ class Arena {
   std::uint64_t base_;
   std::size_t bytes_;
   std::unique_ptr<Account> account_;
+  std::size_t granularity_bytes_;
+  std::size_t shared_bytes_ = 0;  ///< of blocks that share steps
   std::mutex mutex_;
   std::map<std::uint64_t, Block> blocks_;
   std::map<std::uint64_t, std::size_t> gaps_;  ///< free address ranges
