@@ -4,8 +4,6 @@
 
 #include "tests/cuda/fixture.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -24,7 +22,6 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 const bool g_is_set = [] {
   ::setenv("SOFTGPU_STRICT", "1", 1);
   ::setenv("SOFTGPU_SEED", "7", 1);
-  ::setenv("SOFTGPU_ACCOUNT", ("strict_" + std::to_string(::getpid())).c_str(), 1);
   return true;
 }();
 
