@@ -1,4 +1,5 @@
 // Device memory, pinned host memory, and what can be asked about addresses.
+#include "softgpu/api/memory_pool.h"
 #include "softgpu/api/ranges.h"
 
 #include <sys/mman.h>
@@ -50,6 +51,9 @@ SOFTGPU_API cuMemFree_v2(CUdeviceptr p) {
   const auto owner = state().contexts.find(block->owner);
   if (owner != nullptr && owner != context) wait_all(*owner, pending(*owner));
   SOFTGPU_CHECK(wait_all(*context, pending(*context)));
+  if (const auto pool = pool_of(p))
+    return pool->free_now(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (block->owner == nullptr) return CUDA_ERROR_INVALID_VALUE;  // freed in stream order already
   return block->device->arena->free(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -1,6 +1,7 @@
 #include "softgpu/api/state.h"
 
 #include "common/log.h"
+#include "softgpu/api/memory_pool.h"
 #include "softgpu/api/per_thread.h"
 #include "softgpu/api/strict.h"
 
@@ -217,6 +218,7 @@ CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream) {
 CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations) {
   for (const OperationPtr& operation : operations) wait_for(operation);
   context.services->flush();  // CUDA prints what kernels printed when the host synchronises
+  trim_pools();
   return context.sticky;
 }
 

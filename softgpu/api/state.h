@@ -25,6 +25,7 @@
 namespace sluice::softgpu {
 
 struct Context;
+class MemoryPool;
 
 struct Device {
   int ordinal = 0;
@@ -33,6 +34,7 @@ struct Device {
   std::mutex mutex;
   std::shared_ptr<Context> primary;  ///< exists while retained
   unsigned primary_count = 0, primary_flags = 0;
+  CUmemoryPool default_pool = nullptr, pool = nullptr;
 };
 
 /// A recorded graph: nodes in an order in which they may run.
@@ -196,6 +198,7 @@ struct State {
   Registry<CUfunction, Kernel> kernels;
   Registry<CUgraph, Graph> graphs;
   Registry<CUgraphExec, Graph> executables;
+  Registry<CUmemoryPool, MemoryPool> pools;
   AddressSpace addresses;
   std::mutex host_mutex;
   std::map<std::uint64_t, HostRange> host_ranges;
