@@ -21,8 +21,16 @@ struct Candidate {
   std::string_view name;
   std::uint64_t address;
   std::uint64_t bytes;
-  void* target;
+  const cudart::Entry* ours;  // null: no version of our runtime has it
 };
+
+const cudart::Entry* find_entry(const cudart::RuntimeTable& runtime, std::string_view name) {
+  const cudart::Entry* end = runtime.entries + *runtime.entry_count;
+  const auto* found = std::lower_bound(
+      runtime.entries, end, name,
+      [](const cudart::Entry& entry, std::string_view wanted) { return entry.name < wanted; });
+  return found != end && found->name == name ? found : nullptr;
+}
 
 bool is_runtime_name(std::string_view name) {
   if (name.starts_with("__")) name.remove_prefix(2);
@@ -34,7 +42,8 @@ bool is_defined_function(const Elf64_Sym& symbol) {
   return ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
 }
 
-std::vector<Candidate> collect(const ElfFile::Symbols& symbols, const FindTarget& find_target) {
+std::vector<Candidate> collect(const ElfFile::Symbols& symbols,
+                               const cudart::RuntimeTable& runtime) {
   std::vector<Candidate> found;
   // One look at the names tells most programs from CUDA programs.
   if (symbols.names.find(kRegister) == std::string_view::npos) return found;
@@ -42,31 +51,46 @@ std::vector<Candidate> collect(const ElfFile::Symbols& symbols, const FindTarget
     if (!is_defined_function(symbol)) continue;
     const std::string_view name = symbols.name(symbol);
     if (is_runtime_name(name))
-      found.push_back({name, symbol.st_value, symbol.st_size, find_target(name.data())});
+      found.push_back({name, symbol.st_value, symbol.st_size, find_entry(runtime, name)});
   }
   return found;
 }
 
-/// Splits off functions that merely look like the runtime's (the user's, and static helpers that
-/// the compiler puts into every object): the runtime's own lie together, so an unknown name among
-/// them belongs to it and a lone one elsewhere does not.
-Result<std::vector<Candidate>> keep_runtime(std::vector<Candidate> found) {
+/// Drops functions that merely look like the runtime's (the user's, and static helpers that the
+/// compiler puts into every object): the runtime's own lie together, so an unknown name among them
+/// belongs to it and a lone one elsewhere does not.
+void drop_strangers(std::vector<Candidate>* found) {
   std::uint64_t first = UINT64_MAX;
   std::uint64_t last = 0;
-  for (const Candidate& entry : found) {
-    if (entry.target == nullptr) continue;
+  for (const Candidate& entry : *found) {
+    if (entry.ours == nullptr) continue;
     first = std::min(first, entry.address);
     last = std::max(last, entry.address);
   }
+  std::erase_if(*found, [&](const Candidate& entry) {
+    return entry.ours == nullptr && (entry.address < first || entry.address > last);
+  });
+}
+
+/// The index of the version whose names these are. Each version dropped names of the one before
+/// and added some, so a whole runtime fits one; of several that fit, the newest.
+Result<std::size_t> version_of(const std::vector<Candidate>& found) {
+  std::string_view missing;
+  for (std::size_t version = 0; version < cudart::kMajorCount; ++version) {
+    const auto lacks = [&](const Candidate& entry) {
+      return entry.ours == nullptr || entry.ours->function[version] == nullptr;
+    };
+    const auto stranger = std::find_if(found.begin(), found.end(), lacks);
+    if (stranger == found.end()) return version;
+    if (missing.empty()) missing = stranger->name;
+  }
+  // A name that no version has says more than one of another version's.
   for (const Candidate& entry : found)
-    if (entry.target == nullptr && entry.address > first && entry.address < last)
-      return fail(
-          ErrorCode::kVersion,
-          sluice::format("its static CUDA runtime has {}, which Sluice's runtime lacks (is it "
-                         "of another CUDA version?); link with -cudart shared",
-                         entry.name));
-  std::erase_if(found, [](const Candidate& entry) { return entry.target == nullptr; });
-  return found;
+    if (entry.ours == nullptr) missing = entry.name;
+  return fail(ErrorCode::kVersion,
+              sluice::format("its static CUDA runtime has {}, which Sluice's runtimes of CUDA 11, "
+                             "12 and 13 lack (is it of another version?); link with -cudart shared",
+                             missing));
 }
 
 /// A jump may reach into the padding behind a short function, never into another symbol.
@@ -106,12 +130,12 @@ std::array<std::uint8_t, kJumpBytes> jump_to(const void* target) {
 
 }  // namespace
 
-Result<Plan> plan_binding(const std::string& path, const FindTarget& find_target) {
+Result<Plan> plan_binding(const std::string& path, const cudart::RuntimeTable& runtime) {
   auto file = ElfFile::open(path.c_str());
   if (!file) return Plan{};  // not an object that we could be asked to bind
   const ElfFile::Symbols all = file->symbols(SHT_SYMTAB);
   const ElfFile::Symbols dynamic = file->symbols(SHT_DYNSYM);
-  std::vector<Candidate> found = collect(all, find_target);
+  std::vector<Candidate> found = collect(all, runtime);
   const bool has_runtime = std::any_of(
       found.begin(), found.end(), [](const Candidate& entry) { return entry.name == kRegister; });
   if (!has_runtime) {
@@ -120,25 +144,27 @@ Result<Plan> plan_binding(const std::string& path, const FindTarget& find_target
                   "links the CUDA runtime statically and is stripped: link with -cudart shared");
     return Plan{};
   }
-  SLUICE_TRY(std::vector<Candidate> entries, keep_runtime(std::move(found)));
-  SLUICE_CHECK(check_room(*file, all, &entries));
-  Plan plan;
-  plan.reserve(entries.size());
-  for (const Candidate& entry : entries) plan.push_back({entry.address, entry.target});
+  drop_strangers(&found);
+  SLUICE_TRY(const std::size_t version, version_of(found));
+  SLUICE_CHECK(check_room(*file, all, &found));
+  Plan plan{cudart::kMajors[version], {}};
+  plan.entries.reserve(found.size());
+  for (const Candidate& entry : found)
+    plan.entries.push_back({entry.address, reinterpret_cast<void*>(entry.ours->function[version])});
   return plan;
 }
 
 Status apply_binding(std::uintptr_t load_base, const Plan& plan) {
-  if (plan.empty()) return {};
+  if (plan.entries.empty()) return {};
   // The plan is sorted: one range of pages holds all entries. It is not executable meanwhile.
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const std::uintptr_t first = (load_base + plan.front().address) & ~(page - 1);
+  const std::uintptr_t first = (load_base + plan.entries.front().address) & ~(page - 1);
   const std::uintptr_t end =
-      (load_base + plan.back().address + kJumpBytes + page - 1) & ~(page - 1);
+      (load_base + plan.entries.back().address + kJumpBytes + page - 1) & ~(page - 1);
   auto* pages = reinterpret_cast<void*>(first);
   if (::mprotect(pages, end - first, PROT_READ | PROT_WRITE) != 0)
     return fail(system_error("this system forbids changing a program's code (execmod?)", errno));
-  for (const Entry& entry : plan) {
+  for (const Entry& entry : plan.entries) {
     const auto code = jump_to(entry.target);
     std::memcpy(reinterpret_cast<void*>(load_base + entry.address), code.data(), code.size());
   }
@@ -147,10 +173,13 @@ Status apply_binding(std::uintptr_t load_base, const Plan& plan) {
   return {};
 }
 
-Result<std::size_t> bind_static_runtime(const Object& object, const FindTarget& find_target) {
-  SLUICE_TRY(Plan plan, plan_binding(object.path, find_target));
-  SLUICE_CHECK(apply_binding(object.load_base, plan));
-  return plan.size();
+Status bind_object(const std::string& path, std::uintptr_t load_base,
+                   const cudart::RuntimeTable& runtime) {
+  SLUICE_TRY(const Plan plan, plan_binding(path, runtime));
+  if (plan.entries.empty()) return {};
+  SLUICE_CHECK(apply_binding(load_base, plan));
+  runtime.serve_major(plan.major);
+  return {};
 }
 
 }  // namespace sluice::bind

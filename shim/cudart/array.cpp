@@ -1,50 +1,36 @@
-// Arrays: formats are described by channels here and by an enum in the driver API.
+// Arrays, also with mipmaps.
+#include "shim/cudart/array_format.h"
 #include "shim/cudart/copy_box.h"
-
-#include <optional>
 
 using namespace sluice::cudart;
 using sluice::DriverTable;
 
 namespace {
 
-std::optional<CUarray_format> format_of(const cudaChannelFormatDesc& desc) {
-  switch (desc.f) {
-    case cudaChannelFormatKindSigned:
-      if (desc.x == 8) return CU_AD_FORMAT_SIGNED_INT8;
-      if (desc.x == 16) return CU_AD_FORMAT_SIGNED_INT16;
-      if (desc.x == 32) return CU_AD_FORMAT_SIGNED_INT32;
-      return {};
-    case cudaChannelFormatKindUnsigned:
-      if (desc.x == 8) return CU_AD_FORMAT_UNSIGNED_INT8;
-      if (desc.x == 16) return CU_AD_FORMAT_UNSIGNED_INT16;
-      if (desc.x == 32) return CU_AD_FORMAT_UNSIGNED_INT32;
-      return {};
-    case cudaChannelFormatKindFloat:
-      if (desc.x == 16) return CU_AD_FORMAT_HALF;
-      if (desc.x == 32) return CU_AD_FORMAT_FLOAT;
-      return {};
-    default:
-      return {};
-  }
+CUmipmappedArray to_mipmap(cudaMipmappedArray_const_t array) {
+  return reinterpret_cast<CUmipmappedArray>(const_cast<cudaMipmappedArray_t>(array));
 }
 
-unsigned channels_of(const cudaChannelFormatDesc& desc) {
-  return 1u + (desc.y != 0) + (desc.z != 0) + (desc.w != 0);
+cudaError_t to_descriptor(const cudaChannelFormatDesc& desc, const cudaExtent& extent,
+                          unsigned flags, CUDA_ARRAY3D_DESCRIPTOR* to) {
+  const std::optional<CUarray_format> format = format_of(desc);
+  if (!format) return cudaErrorInvalidChannelDescriptor;
+  *to = {.Width = extent.width,
+         .Height = extent.height,
+         .Depth = extent.depth,
+         .Format = *format,
+         .NumChannels = channels_of(desc),
+         .Flags = flags};
+  return cudaSuccess;
 }
 
 cudaError_t create(cudaArray_t* array, const cudaChannelFormatDesc* desc, const cudaExtent& extent,
                    unsigned flags) {
   if (array == nullptr || desc == nullptr) return record(cudaErrorInvalidValue);
   return with_context([&](const DriverTable& cu) {
-    const std::optional<CUarray_format> format = format_of(*desc);
-    if (!format) return cudaErrorInvalidChannelDescriptor;
-    const CUDA_ARRAY3D_DESCRIPTOR descriptor = {.Width = extent.width,
-                                                .Height = extent.height,
-                                                .Depth = extent.depth,
-                                                .Format = *format,
-                                                .NumChannels = channels_of(*desc),
-                                                .Flags = flags};
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    if (cudaError_t error = to_descriptor(*desc, extent, flags, &descriptor); error != cudaSuccess)
+      return error;
     return to_runtime(cu.cuArray3DCreate_v2(reinterpret_cast<CUarray*>(array), &descriptor));
   });
 }
@@ -66,6 +52,61 @@ SLUICE_CUDART_API cudaError_t cudaMalloc3DArray(cudaArray_t* array,
 SLUICE_CUDART_API cudaError_t cudaFreeArray(cudaArray_t array) {
   return with_context([&](const DriverTable& cu) {
     return array == nullptr ? CUDA_SUCCESS : cu.cuArrayDestroy(to_array(array));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t* array,
+                                                       const cudaChannelFormatDesc* desc,
+                                                       cudaExtent extent, unsigned levels,
+                                                       unsigned flags) {
+  if (array == nullptr || desc == nullptr) return record(cudaErrorInvalidValue);
+  return with_context([&](const DriverTable& cu) {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    if (cudaError_t error = to_descriptor(*desc, extent, flags, &descriptor); error != cudaSuccess)
+      return error;
+    return to_runtime(
+        cu.cuMipmappedArrayCreate(reinterpret_cast<CUmipmappedArray*>(array), &descriptor, levels));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t array) {
+  return with_context([&](const DriverTable& cu) {
+    return array == nullptr ? CUDA_SUCCESS : cu.cuMipmappedArrayDestroy(to_mipmap(array));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t* level,
+                                                         cudaMipmappedArray_const_t array,
+                                                         unsigned number) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMipmappedArrayGetLevel(reinterpret_cast<CUarray*>(level), to_mipmap(array), number);
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* desc, cudaExtent* extent,
+                                               unsigned* flags, cudaArray_t array) {
+  return with_context([&](const DriverTable& cu) {
+    CUDA_ARRAY3D_DESCRIPTOR found{};
+    if (CUresult result = cu.cuArray3DGetDescriptor_v2(&found, to_array(array));
+        result != CUDA_SUCCESS)
+      return result;
+    if (desc != nullptr) *desc = describe(found.Format, found.NumChannels);
+    if (extent != nullptr) *extent = {found.Width, found.Height, found.Depth};
+    if (flags != nullptr) *flags = found.Flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* desc,
+                                                 cudaArray_const_t array) {
+  if (desc == nullptr) return record(cudaErrorInvalidValue);
+  return cudaArrayGetInfo(desc, nullptr, nullptr, const_cast<cudaArray_t>(array));
+}
+
+SLUICE_CUDART_API cudaError_t cudaArrayGetPlane(cudaArray_t* plane, cudaArray_t array,
+                                                unsigned number) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuArrayGetPlane(reinterpret_cast<CUarray*>(plane), to_array(array), number);
   });
 }
 

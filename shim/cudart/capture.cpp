@@ -40,12 +40,10 @@ SLUICE_CUDART_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCapt
   });
 }
 
-SLUICE_CUDART_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
-                                                       cudaStreamCaptureStatus* status,
-                                                       unsigned long long* id, cudaGraph_t* graph,
-                                                       const cudaGraphNode_t** dependencies,
-                                                       const cudaGraphEdgeData** edges,
-                                                       std::size_t* count) {
+SLUICE_CUDART_API cudaError_t cudaStreamGetCaptureInfo_v3(
+    cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+    cudaGraph_t* graph, const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+    std::size_t* count) {
   return with_context([&](const DriverTable& cu) {
     cuuint64_t capture_id = 0;
     CUresult result = cu.cuStreamGetCaptureInfo_v3(
@@ -56,11 +54,11 @@ SLUICE_CUDART_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
   });
 }
 
-SLUICE_CUDART_API cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream,
-                                                                  cudaGraphNode_t* dependencies,
-                                                                  const cudaGraphEdgeData* edges,
-                                                                  std::size_t count,
-                                                                  unsigned flags) {
+SLUICE_CUDART_API cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream,
+                                                                     cudaGraphNode_t* dependencies,
+                                                                     const cudaGraphEdgeData* edges,
+                                                                     std::size_t count,
+                                                                     unsigned flags) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuStreamUpdateCaptureDependencies_v2(
         stream, dependencies, same_layout<const CUgraphEdgeData*>(edges), count, flags);

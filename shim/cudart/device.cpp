@@ -156,12 +156,6 @@ SLUICE_CUDART_API cudaError_t cudaDriverGetVersion(int* version) {
   return record(to_runtime(cu->cuDriverGetVersion(version)));
 }
 
-SLUICE_CUDART_API cudaError_t cudaRuntimeGetVersion(int* version) {
-  if (version == nullptr) return record(cudaErrorInvalidValue);
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
 SLUICE_CUDART_API cudaError_t cudaProfilerStart() {
   return with_context([](const DriverTable& cu) { return cu.cuProfilerStart(); });
 }

@@ -198,7 +198,7 @@ CUresult fill_properties(const DriverTable& cu, CUdevice device, cudaDeviceProp*
 
 }  // namespace
 
-SLUICE_CUDART_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+SLUICE_CUDART_FORM(13, cudaGetDeviceProperties)(cudaDeviceProp* properties, int device) {
   if (properties == nullptr) return record(cudaErrorInvalidValue);
   return with_device(device, [&](const DriverTable& cu, CUdevice handle) {
     return fill_properties(cu, handle, properties);

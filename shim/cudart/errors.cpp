@@ -246,6 +246,3 @@ SLUICE_CUDART_API const char* cudaGetErrorString(cudaError_t error) {
   const auto* entry = sluice::cudart::find_error(error);
   return entry != nullptr ? entry->text : "unrecognized error code";
 }
-
-// Read by the binder (shim/bind): another vendor's libcudart has no such symbol.
-SLUICE_CUDART_API const int sluice_cudart_abi = CUDART_VERSION / 1000;

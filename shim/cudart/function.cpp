@@ -64,8 +64,8 @@ CUresult fill_attributes(const DriverTable& cu, CUfunction function, cudaFuncAtt
 
 }  // namespace
 
-SLUICE_CUDART_API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
-                                                    const void* function) {
+SLUICE_CUDART_FORM(12, cudaFuncGetAttributes)
+(cudaFuncAttributes* attributes, const void* function) {
   if (attributes == nullptr) return record(cudaErrorInvalidValue);
   return with_function(function, [&](const DriverTable& cu, CUfunction handle) {
     return fill_attributes(cu, handle, attributes);

@@ -23,8 +23,8 @@ SLUICE_CUDART_API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exe
       [&](const DriverTable& cu) { return cu.cuGraphInstantiateWithFlags(exec, graph, flags); });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
-                                                   unsigned long long flags) {
+SLUICE_CUDART_FORM(12, cudaGraphInstantiate)
+(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags) {
   return cudaGraphInstantiateWithFlags(exec, graph, flags);
 }
 
@@ -69,8 +69,8 @@ SLUICE_CUDART_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   return with_context([&](const DriverTable& cu) { return cu.cuGraphExecDestroy(exec); });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
-                                                  cudaGraphExecUpdateResultInfo* info) {
+SLUICE_CUDART_FORM(12, cudaGraphExecUpdate)
+(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo* info) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuGraphExecUpdate_v2(exec, graph, same_layout<CUgraphExecUpdateResultInfo*>(info));
   });
@@ -88,30 +88,30 @@ SLUICE_CUDART_API cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraph
       [&](const DriverTable& cu) { return cu.cuGraphGetRootNodes(graph, nodes, count); });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from,
-                                                cudaGraphNode_t* to, cudaGraphEdgeData* edges,
-                                                std::size_t* count) {
+SLUICE_CUDART_API cudaError_t cudaGraphGetEdges_v2(cudaGraph_t graph, cudaGraphNode_t* from,
+                                                   cudaGraphNode_t* to, cudaGraphEdgeData* edges,
+                                                   std::size_t* count) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuGraphGetEdges_v2(graph, from, to, same_layout<CUgraphEdgeData*>(edges), count);
   });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphAddDependencies(cudaGraph_t graph,
-                                                       const cudaGraphNode_t* from,
-                                                       const cudaGraphNode_t* to,
-                                                       const cudaGraphEdgeData* edges,
-                                                       std::size_t count) {
+SLUICE_CUDART_API cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t graph,
+                                                          const cudaGraphNode_t* from,
+                                                          const cudaGraphNode_t* to,
+                                                          const cudaGraphEdgeData* edges,
+                                                          std::size_t count) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuGraphAddDependencies_v2(graph, from, to, same_layout<const CUgraphEdgeData*>(edges),
                                         count);
   });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph,
-                                                          const cudaGraphNode_t* from,
-                                                          const cudaGraphNode_t* to,
-                                                          const cudaGraphEdgeData* edges,
-                                                          std::size_t count) {
+SLUICE_CUDART_API cudaError_t cudaGraphRemoveDependencies_v2(cudaGraph_t graph,
+                                                             const cudaGraphNode_t* from,
+                                                             const cudaGraphNode_t* to,
+                                                             const cudaGraphEdgeData* edges,
+                                                             std::size_t count) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuGraphRemoveDependencies_v2(graph, from, to,
                                            same_layout<const CUgraphEdgeData*>(edges), count);

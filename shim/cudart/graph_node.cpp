@@ -206,20 +206,20 @@ SLUICE_CUDART_API cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t* node,
       [&](const DriverTable& cu) { return cu.cuGraphNodeFindInClone(node, original, clone); });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node,
-                                                           cudaGraphNode_t* dependencies,
-                                                           cudaGraphEdgeData* edges,
-                                                           std::size_t* count) {
+SLUICE_CUDART_API cudaError_t cudaGraphNodeGetDependencies_v2(cudaGraphNode_t node,
+                                                              cudaGraphNode_t* dependencies,
+                                                              cudaGraphEdgeData* edges,
+                                                              std::size_t* count) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuGraphNodeGetDependencies_v2(node, dependencies,
                                             same_layout<CUgraphEdgeData*>(edges), count);
   });
 }
 
-SLUICE_CUDART_API cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node,
-                                                             cudaGraphNode_t* dependents,
-                                                             cudaGraphEdgeData* edges,
-                                                             std::size_t* count) {
+SLUICE_CUDART_API cudaError_t cudaGraphNodeGetDependentNodes_v2(cudaGraphNode_t node,
+                                                                cudaGraphNode_t* dependents,
+                                                                cudaGraphEdgeData* edges,
+                                                                std::size_t* count) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuGraphNodeGetDependentNodes_v2(node, dependents,
                                               same_layout<CUgraphEdgeData*>(edges), count);

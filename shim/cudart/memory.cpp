@@ -113,17 +113,17 @@ SLUICE_CUDART_API cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_
       [&](const DriverTable& cu) { return cu.cuMemGetInfo_v2(free_bytes, total_bytes); });
 }
 
-SLUICE_CUDART_API cudaError_t cudaMemPrefetchAsync(const void* memory, std::size_t bytes,
-                                                   cudaMemLocation location, unsigned flags,
-                                                   cudaStream_t stream) {
+SLUICE_CUDART_API cudaError_t cudaMemPrefetchAsync_v2(const void* memory, std::size_t bytes,
+                                                      cudaMemLocation location, unsigned flags,
+                                                      cudaStream_t stream) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuMemPrefetchAsync_v2(address(memory), bytes, *same_layout<CUmemLocation*>(&location),
                                     flags, stream);
   });
 }
 
-SLUICE_CUDART_API cudaError_t cudaMemAdvise(const void* memory, std::size_t bytes,
-                                            cudaMemoryAdvise advice, cudaMemLocation location) {
+SLUICE_CUDART_API cudaError_t cudaMemAdvise_v2(const void* memory, std::size_t bytes,
+                                               cudaMemoryAdvise advice, cudaMemLocation location) {
   return with_context([&](const DriverTable& cu) {
     return cu.cuMemAdvise_v2(address(memory), bytes, static_cast<CUmem_advise>(advice),
                              *same_layout<CUmemLocation*>(&location));

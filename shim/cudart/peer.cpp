@@ -1,4 +1,5 @@
 // What devices can do with each other, and what a pointer is.
+#include "shim/cudart/older/layouts.h"
 #include "shim/cudart/runtime.h"
 
 using namespace sluice::cudart;
@@ -41,11 +42,15 @@ SLUICE_CUDART_API cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   });
 }
 
+static_assert(offsetof(cudaPointerAttributes, reserved) == v12::kPointerAttributesBytes);
+
 SLUICE_CUDART_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
                                                        const void* memory) {
   if (attributes == nullptr) return record(cudaErrorInvalidValue);
   return with_context([&](const DriverTable& cu) {
-    *attributes = {};
+    // Field by field: CUDA 12's struct ends where `reserved` begins.
+    attributes->devicePointer = nullptr;
+    attributes->hostPointer = nullptr;
     unsigned type = 0;
     unsigned is_managed = 0;
     int ordinal = cudaInvalidDeviceId;

@@ -80,10 +80,9 @@ cudaError_t Runtime::init(const DriverTable** cu) noexcept {
 cudaError_t Runtime::init_locked() noexcept {
   if (cudaError_t error = load_locked(); error != cudaSuccess) return error;
   int version = 0;
-  if (table_.cuDriverGetVersion(&version) == CUDA_SUCCESS &&
-      version / 1000 < CUDART_VERSION / 1000) {
+  if (table_.cuDriverGetVersion(&version) == CUDA_SUCCESS && version / 1000 < required_major()) {
     SLUICE_LOG_ERROR("shim", "the driver is for CUDA {}.{}, this runtime needs {}.0",
-                     version / 1000, version % 1000 / 10, CUDART_VERSION / 1000);
+                     version / 1000, version % 1000 / 10, required_major());
     return cudaErrorInsufficientDriver;
   }
   if (CUresult result = table_.cuInit(0); result != CUDA_SUCCESS) return to_runtime(result);

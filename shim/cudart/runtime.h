@@ -16,6 +16,9 @@
 #include <vector>
 
 #define SLUICE_CUDART_API extern "C" __attribute__((visibility("default")))
+/// A function that the name stands for in some CUDA versions only, see forms.txt.
+#define SLUICE_CUDART_FORM(major, name) \
+  extern "C" __attribute__((visibility("hidden"))) cudaError_t sluice_v##major##_##name
 
 namespace sluice::cudart {
 
@@ -131,6 +134,16 @@ cudaError_t with_device(int ordinal, Body&& body) noexcept {
     return error == cudaSuccess ? to_runtime(body(cu, device)) : error;
   });
 }
+
+/// What a runtime of a CUDA version says it is.
+constexpr int runtime_version(int major) noexcept {
+  return major >= 13 ? CUDART_VERSION : major == 12 ? 12090 : 11080;
+}
+/// The oldest driver that will do: the version of this library (a libcudart is of one), or of an
+/// older static runtime that it took over.
+int required_major() noexcept;
+/// Takes over a static runtime of that version.
+void serve_major(int major) noexcept;
 
 inline CUdeviceptr address(const void* pointer) noexcept {
   return reinterpret_cast<CUdeviceptr>(pointer);

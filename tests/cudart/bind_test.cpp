@@ -16,21 +16,56 @@ namespace {
 
 const std::string kPrograms = SLUICE_TEST_PROGRAMS;
 
-void* known(const char* name) {
-  static const std::set<std::string> names = {"cudaMalloc", "cudaFree", "__cudaRegisterFatBinary"};
-  return names.contains(name) ? const_cast<char*>("target") : nullptr;
-}
+void target() {}
+void older_target() {}
+void serve(int) noexcept {}
 
-void* ours(const char* name) {
-  static void* const library =
-      dlopen(SLUICE_TEST_LIB_DIR "/libcudart.so.13", RTLD_NOW | RTLD_LOCAL);
-  return library ? dlsym(library, name) : nullptr;
+/// Knows two names of every version and one that CUDA 12 and 11 have.
+const cudart::Entry kKnown[] = {
+    {"__cudaRegisterFatBinary", {&target, &target, &target}},
+    {"cudaFree", {&target, &older_target, &target}},
+    {"cudaMalloc", {&target, &target, &target}},
+    {"cudaThreadExit", {nullptr, &target, &target}},
+};
+const std::size_t kKnownCount = std::size(kKnown);
+const cudart::RuntimeTable known = {cudart::kRuntimeTableLayout, kKnown, &kKnownCount, &serve,
+                                    nullptr};
+
+const cudart::RuntimeTable& ours() {
+  static void* const library = dlopen(SLUICE_TEST_LIB_DIR "/libsluice.so", RTLD_NOW | RTLD_LOCAL);
+  auto* table = library ? static_cast<const cudart::RuntimeTable*>(dlsym(library, "sluice_runtime"))
+                        : nullptr;
+  if (table == nullptr) std::abort();
+  return *table;
 }
 
 TEST(Bind, whole_runtime_is_planned_and_user_functions_are_left_alone) {
   auto plan = plan_binding(kPrograms + "/runtime_whole", known);
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_EQ(plan->size(), 3u);
+  EXPECT_EQ(plan->entries.size(), 3u);
+  EXPECT_EQ(plan->major, 13);
+}
+
+TEST(Bind, runtime_of_an_older_version_is_bound_to_that_versions_functions) {
+  auto plan = plan_binding(kPrograms + "/runtime_older", known);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->major, 12);
+  EXPECT_EQ(std::count_if(plan->entries.begin(), plan->entries.end(),
+                          [](const Entry& entry) {
+                            return entry.target == reinterpret_cast<void*>(&older_target);
+                          }),
+            1);
+}
+
+TEST(Bind, names_of_several_versions_refuse_the_object) {
+  const cudart::Entry split[] = {{"__cudaRegisterFatBinary", {&target, &target, &target}},
+                                 {"cudaFree", {&target, nullptr, nullptr}},
+                                 {"cudaMalloc", {&target, &target, &target}},
+                                 {"cudaThreadExit", {nullptr, &target, &target}}};
+  auto plan = plan_binding(kPrograms + "/runtime_older",
+                           {cudart::kRuntimeTableLayout, split, &kKnownCount, &serve, nullptr});
+  ASSERT_FALSE(plan);
+  EXPECT_NE(plan.error().message.find("cudaThreadExit"), std::string::npos) << plan.error().message;
 }
 
 TEST(Bind, unknown_function_of_the_runtime_refuses_the_object) {
@@ -55,7 +90,7 @@ TEST(Bind, objects_without_a_runtime_need_nothing) {
   for (const char* path : {"/proc/self/exe", "/bin/sh", "/dev/null", "/no/such/file"}) {
     auto plan = plan_binding(path, known);
     ASSERT_TRUE(plan) << path << ": " << plan.error().message;
-    EXPECT_TRUE(plan->empty()) << path;
+    EXPECT_TRUE(plan->entries.empty()) << path;
   }
 }
 
@@ -79,21 +114,46 @@ TEST(Bind, damaged_files_are_survived) {
 }
 
 TEST(Bind, every_function_of_a_static_runtime_has_a_target_in_ours) {
-  auto plan = plan_binding(kPrograms + "/program_static", ours);
+  auto plan = plan_binding(kPrograms + "/program_static", ours());
   ASSERT_TRUE(plan) << plan.error().message;
-  EXPECT_GT(plan->size(), 400u);
+  EXPECT_GT(plan->entries.size(), 400u);
+  EXPECT_EQ(plan->major, 13);
 }
 
-TEST(Exports, every_name_of_the_headers_is_exported) {
-  std::ifstream names(SLUICE_TEST_NAMES);
+TEST(Bind, every_function_of_a_static_runtime_of_cuda_12_and_11_has_a_target_in_ours) {
+  for (const int major : {12, 11}) {
+    auto plan = plan_binding(kPrograms + "/older_static_" + std::to_string(major), ours());
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_GT(plan->entries.size(), 380u);
+    EXPECT_EQ(plan->major, major);
+  }
+}
+
+class Exports : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Cudart, Exports, testing::Values("13", "12", "11.0"),
+                         [](const auto& which) { return std::string(which.param, 2); });
+
+TEST_P(Exports, every_name_of_that_version_is_exported_under_its_node) {
+  const std::string node = std::string("libcudart.so.") + GetParam();
+  void* library = dlopen((SLUICE_TEST_LIB_DIR "/" + node).c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  std::ifstream names(SLUICE_TEST_NAMES_DIR "/names_" + std::string(GetParam(), 2) + ".txt");
   int count = 0;
   for (std::string name; std::getline(names, name); ++count)
-    EXPECT_NE(ours(name.c_str()), nullptr) << name;
-  EXPECT_GT(count, 400);
+    EXPECT_NE(dlvsym(library, name.c_str(), node.c_str()), nullptr) << name;
+  EXPECT_GT(count, 390);
+  EXPECT_NE(dlsym(library, "sluice_cudart_abi"), nullptr);
 }
 
-TEST(Exports, runtime_is_marked_as_ours) {
-  EXPECT_NE(ours("sluice_cudart_abi"), nullptr);
+TEST(Names, no_version_has_lost_a_name) {
+  // What programs were linked against never changes: older/names_NN.txt are lists of the past.
+  std::ifstream all(SLUICE_TEST_NAMES_DIR "/names_12.txt");
+  const std::set<std::string> names{std::istream_iterator<std::string>(all), {}};
+  for (const char* name : {"cudaGetDeviceProperties_v2", "cudaThreadExit", "cudaMemAdvise_v2",
+                           "cudaStreamGetCaptureInfo_v3_ptsz", "__cudaLaunchKernel"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  for (const char* name : {"cudaLogsCurrent", "cudaBindTexture", "__cudaGetProcAddress"})
+    EXPECT_FALSE(names.contains(name)) << name;
 }
 
 }  // namespace

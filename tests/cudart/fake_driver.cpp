@@ -1,7 +1,7 @@
 // A libcuda.so.1 for tests of the runtime alone: device memory is host memory, everything runs at
 // the call, and every call that matters is written to the file that FAKE_DRIVER_LOG names.
 // Kernels are known by name: `scale` doubles floats, everything else only leaves a line.
-// FAKE_DRIVER_FAIL=NAME:CODE makes one function fail.
+// FAKE_DRIVER_FAIL=NAME:CODE makes one function fail, FAKE_DRIVER_VERSION sets its version.
 #include <cuda.h>
 
 #include <cstdarg>
@@ -72,6 +72,12 @@ int attribute(CUdevice_attribute which) {
       return 1;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       return 3;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return 1500000;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 2600000;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
+      return 77;
     default:
       return 0;
   }
@@ -84,7 +90,8 @@ FAKE cuInit(unsigned) {
   return outcome("cuInit");
 }
 FAKE cuDriverGetVersion(int* version) {
-  return *version = 13000, CUDA_SUCCESS;
+  const char* wish = std::getenv("FAKE_DRIVER_VERSION");
+  return *version = wish ? std::atoi(wish) : 13000, CUDA_SUCCESS;
 }
 FAKE cuDeviceGetCount(int* count) {
   return *count = 1, CUDA_SUCCESS;
@@ -238,4 +245,64 @@ FAKE cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, 
     for (int i = 0; i < *static_cast<int*>(args[2]); ++i) to[i] = 2 * from[i];
   }
   return CUDA_SUCCESS;
+}
+
+FAKE cuPointerGetAttributes(unsigned count, CUpointer_attribute* wanted, void** found,
+                            CUdeviceptr address) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (wanted[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+      *static_cast<unsigned*>(found[i]) = CU_MEMORYTYPE_DEVICE;
+    if (wanted[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *static_cast<int*>(found[i]) = 0;
+    if (wanted[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
+      *static_cast<CUdeviceptr*>(found[i]) = address;
+  }
+  return CUDA_SUCCESS;
+}
+FAKE cuMemAdvise_v2(CUdeviceptr, std::size_t bytes, CUmem_advise advice, CUmemLocation location) {
+  note("cuMemAdvise_v2 %zu advice=%d type=%d id=%d", bytes, advice, location.type, location.id);
+  return CUDA_SUCCESS;
+}
+FAKE cuMemPrefetchAsync_v2(CUdeviceptr, std::size_t bytes, CUmemLocation location, unsigned,
+                           CUstream stream) {
+  note("cuMemPrefetchAsync_v2 %zu type=%d id=%d stream=%p", bytes, location.type, location.id,
+       static_cast<void*>(stream));
+  return CUDA_SUCCESS;
+}
+FAKE cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                               CUgraph* graph, const CUgraphNode** dependencies,
+                               const CUgraphEdgeData**, std::size_t* count) {
+  static int node;
+  static const CUgraphNode nodes[5] = {};
+  *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (id) *id = 42;
+  if (graph) *graph = reinterpret_cast<CUgraph>(&node);
+  if (dependencies) *dependencies = nodes;
+  if (count) *count = 5;
+  return CUDA_SUCCESS;
+}
+FAKE cuGraphAddDependencies_v2(CUgraph, const CUgraphNode*, const CUgraphNode*,
+                               const CUgraphEdgeData* edges, std::size_t count) {
+  note("cuGraphAddDependencies_v2 %zu edges=%p", count,
+       const_cast<void*>(static_cast<const void*>(edges)));
+  return CUDA_SUCCESS;
+}
+FAKE cuGraphGetEdges_v2(CUgraph, CUgraphNode*, CUgraphNode*, CUgraphEdgeData*, std::size_t* count) {
+  return *count = 7, CUDA_SUCCESS;
+}
+FAKE cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  note("cuGraphInstantiateWithFlags %llu", flags);
+  return *exec = reinterpret_cast<CUgraphExec>(graph), CUDA_SUCCESS;
+}
+FAKE cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph,
+                                  CUDA_GRAPH_INSTANTIATE_PARAMS*) {
+  return *exec = reinterpret_cast<CUgraphExec>(graph), CUDA_SUCCESS;
+}
+FAKE cuGraphExecUpdate_v2(CUgraphExec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
+  info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+  info->errorNode = reinterpret_cast<CUgraphNode>(graph);
+  return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+FAKE cuGetProcAddress_v2(const char*, void** function, int, cuuint64_t,
+                         CUdriverProcAddressQueryResult*) {
+  return *function = reinterpret_cast<void*>(&cuInit), CUDA_SUCCESS;
 }

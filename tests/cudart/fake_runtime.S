@@ -15,6 +15,9 @@
 #else
   function cudaFree, 13
 #endif
+#if defined(CASE_OLDER)
+  function cudaThreadExit, 32
+#endif
 #if defined(CASE_UNKNOWN)
   function cudaFromTheFuture, 32
 #endif
