@@ -45,8 +45,6 @@ bool is_defined_function(const Elf64_Sym& symbol) {
 std::vector<Candidate> collect(const ElfFile::Symbols& symbols,
                                const cudart::RuntimeTable& runtime) {
   std::vector<Candidate> found;
-  // One look at the names tells most programs from CUDA programs.
-  if (symbols.names.find(kRegister) == std::string_view::npos) return found;
   for (const Elf64_Sym& symbol : symbols.table) {
     if (!is_defined_function(symbol)) continue;
     const std::string_view name = symbols.name(symbol);
@@ -115,10 +113,31 @@ Status check_room(const ElfFile& file, const ElfFile::Symbols& symbols,
   return {};
 }
 
-bool imports(const ElfFile::Symbols& dynamic, std::string_view wanted) {
+enum class Role { kNone, kImport, kExport };
+
+/// What the object's dynamic symbols say about a name.
+Role role_of(const ElfFile::Symbols& dynamic, std::string_view name) {
   for (const Elf64_Sym& symbol : dynamic.table)
-    if (symbol.st_shndx == SHN_UNDEF && dynamic.name(symbol) == wanted) return true;
-  return false;
+    if (dynamic.name(symbol) == name)
+      return symbol.st_shndx == SHN_UNDEF ? Role::kImport : Role::kExport;
+  return Role::kNone;
+}
+
+/// A static runtime is there for its object alone: what exports the names is a shared one.
+bool has_static_runtime(const ElfFile& file) {
+  const ElfFile::Symbols all = file.symbols(SHT_SYMTAB);
+  if (all.names.find(kRegister) == std::string_view::npos) return false;
+  const bool is_defined =
+      std::any_of(all.table.begin(), all.table.end(), [&](const Elf64_Sym& symbol) {
+        return is_defined_function(symbol) && all.name(symbol) == kRegister;
+      });
+  return is_defined && role_of(file.symbols(SHT_DYNSYM), kRegister) != Role::kExport;
+}
+
+/// Kernels, but neither names of a runtime nor a shared one that would take them.
+bool has_stripped_runtime(const ElfFile& file) {
+  return file.symbols(SHT_SYMTAB).table.empty() && file.has_section(".nv_fatbin") &&
+         role_of(file.symbols(SHT_DYNSYM), kRegister) == Role::kNone;
 }
 
 std::array<std::uint8_t, kJumpBytes> jump_to(const void* target) {
@@ -130,20 +149,20 @@ std::array<std::uint8_t, kJumpBytes> jump_to(const void* target) {
 
 }  // namespace
 
+bool has_static_runtime(const std::string& path) {
+  auto file = ElfFile::open(path.c_str());
+  return file && has_static_runtime(*file);
+}
+
 Result<Plan> plan_binding(const std::string& path, const cudart::RuntimeTable& runtime) {
   auto file = ElfFile::open(path.c_str());
   if (!file) return Plan{};  // not an object that we could be asked to bind
+  if (has_stripped_runtime(*file))
+    return fail(ErrorCode::kUnsupported,
+                "links the CUDA runtime statically and is stripped: link with -cudart shared");
+  if (!has_static_runtime(*file)) return Plan{};
   const ElfFile::Symbols all = file->symbols(SHT_SYMTAB);
-  const ElfFile::Symbols dynamic = file->symbols(SHT_DYNSYM);
   std::vector<Candidate> found = collect(all, runtime);
-  const bool has_runtime = std::any_of(
-      found.begin(), found.end(), [](const Candidate& entry) { return entry.name == kRegister; });
-  if (!has_runtime) {
-    if (all.table.empty() && file->has_section(".nv_fatbin") && !imports(dynamic, kRegister))
-      return fail(ErrorCode::kUnsupported,
-                  "links the CUDA runtime statically and is stripped: link with -cudart shared");
-    return Plan{};
-  }
   drop_strangers(&found);
   SLUICE_TRY(const std::size_t version, version_of(found));
   SLUICE_CHECK(check_room(*file, all, &found));

@@ -27,6 +27,9 @@ struct Plan {
   std::vector<Entry> entries;
 };
 
+/// A static runtime that could be found: by its names, in an object that has not lost them.
+bool has_static_runtime(const std::string& path);
+
 /// Reads the file. An error says why an object that does contain a static runtime cannot be bound;
 /// objects without one give an empty plan.
 Result<Plan> plan_binding(const std::string& path, const cudart::RuntimeTable& runtime);

@@ -24,7 +24,7 @@ Outcome run(const std::string& program, const std::vector<std::string>& args,
   if (int fd = ::mkstemp(log); fd >= 0) ::close(fd);
   environment["FAKE_DRIVER_LOG"] = log;
   std::ostringstream command;
-  command << "env -u LD_PRELOAD -u SLUICE_LOG -u SLUICE_LOG_FILE";
+  command << "env -u LD_PRELOAD -u LD_AUDIT -u LD_LIBRARY_PATH -u SLUICE_LOG -u SLUICE_LOG_FILE";
   for (const auto& [name, value] : environment) command << " '" << name << "=" << value << "'";
   command << " '" << program << "'";
   for (const std::string& arg : args) command << " '" << arg << "'";

@@ -32,7 +32,7 @@ MAY_INCLUDE = {
 TODO = re.compile(r"\bTODO\b(?!\((soon|someday|perf|security|cleanup|test)\): )")
 ENVIRONMENT = re.compile(r'(?:getenv|environment|environ\.get)\(\s*"([A-Z][A-Z0-9_]+)"')
 # Set by the system or the test harness, not a setting of ours.
-FOREIGN_ENVIRONMENT = {"HOME", "PATH", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "XDG_CONFIG_HOME"}
+FOREIGN_ENVIRONMENT = {"HOME", "PATH", "USER", "TMPDIR", "XDG_RUNTIME_DIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "XDG_CONFIG_HOME"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 

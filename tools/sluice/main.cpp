@@ -6,6 +6,7 @@
 #include "server/config/size.h"
 #include "server/config/token.h"
 #include "tools/sluice/exit_codes.h"
+#include "tools/sluice/load_shim.h"
 #include "tools/sluice/local_server.h"
 #include "tools/sluice/preflight.h"
 #include "transport/transport.h"
@@ -29,7 +30,7 @@ namespace fs = std::filesystem;
 
 struct RunOptions {
   std::string server, tenant, token_file, memory, transport = "unix", log;
-  bool is_local = false, wants_stats = false;
+  bool is_local = false, wants_stats = false, has_no_audit = false;
   std::vector<std::string> command;
 };
 
@@ -67,17 +68,6 @@ Status probe(const std::string& server) {
   return {};
 }
 
-void prepend(const char* variable, const std::string& value, char separator) {
-  const std::string before = environment(variable);
-  ::setenv(variable, before.empty() ? value.c_str() : (value + separator + before).c_str(), 1);
-}
-
-void load_shim(const fs::path& bin) {
-  const std::string folder = fs::weakly_canonical(bin / "../lib/sluice").string();
-  prepend("LD_PRELOAD", folder + "/libsluice.so", ' ');
-  prepend("LD_LIBRARY_PATH", folder, ':');
-}
-
 pid_t g_child = -1;
 void forward(int signal) {
   if (g_child > 0) ::kill(g_child, signal);
@@ -85,15 +75,15 @@ void forward(int signal) {
 
 /// Runs the command and returns its exit status, 128 + N for signal N. Signals meant for us go to
 /// the program.
-int run_child(const std::string& path, std::vector<std::string> command, const fs::path& bin) {
+int run_child(const ShimOptions& shim, std::vector<std::string> command) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   g_child = ::fork();
   if (g_child < 0) return refuse(kExitNotExecutable, "the program cannot be started");
   if (g_child == 0) {
-    load_shim(bin);
-    ::execv(path.c_str(), arguments.data());
+    load_shim(shim);
+    ::execv(shim.program.c_str(), arguments.data());
     ::_exit(errno == ENOENT ? kExitNotFound : kExitNotExecutable);
   }
   for (const int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(signal, forward);
@@ -178,15 +168,18 @@ int run(RunOptions options) {
     stats_file = "/tmp/sluice-stats." + std::to_string(::getpid());
     ::setenv("SLUICE_STATS_FILE", stats_file.c_str(), 1);
   }
+  const ShimOptions shim = {.folder = fs::weakly_canonical(bin / "../lib/sluice").string(),
+                            .program = path,
+                            .wants_audit = !options.has_no_audit};
   if (!local && !options.wants_stats) {
-    load_shim(bin);
+    load_shim(shim);
     std::vector<char*> arguments;
     for (std::string& word : options.command) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     ::execv(path.c_str(), arguments.data());
     return refuse(kExitNotExecutable, path + " cannot be started");
   }
-  const int status = run_child(path, options.command, bin);
+  const int status = run_child(shim, options.command);
   const std::string server_stats = local ? local->stats_file() : "";
   if (local) local->stop();
   if (options.wants_stats) print_stats(stats_file, server_stats);
@@ -221,6 +214,8 @@ int main(int argc, char** argv) {
                 "print calls, round trips, bytes and GPU time afterwards");
   run->add_option("--log", options.log,
                   "SLUICE_LOG for the program: trace, debug, info, warn, error or off");
+  run->add_flag("--no-audit", options.has_no_audit,
+                "do not use LD_AUDIT: plugins with a static CUDA runtime are then not carried");
   run->add_option("command", options.command, "-- PROGRAM ARGS...");
   run->positionals_at_end(true);
   run->prefix_command(false);

@@ -1,0 +1,76 @@
+#include "shim/audit/choice.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace sluice::audit {
+namespace {
+
+struct Family {
+  std::string_view file;    // ours
+  std::string_view stem;    // what its name begins with
+  std::string_view number;  // the version that follows ".so."
+};
+constexpr Family kFamilies[] = {
+    {"libcuda.so.1", "libcuda", "1"},
+    {"libcudart.so.13", "libcudart", "13"},
+    {"libcudart.so.12", "libcudart", "12"},
+    {"libcudart.so.11.0", "libcudart", "11"},
+};
+
+/// "12" is the version of "12" and "12.4.127", not of "120".
+bool is_version(std::string_view text, std::string_view number) {
+  return text.starts_with(number) && (text.size() == number.size() || text[number.size()] == '.');
+}
+
+}  // namespace
+
+std::string_view base_name(const char* path) noexcept {
+  const std::string_view whole(path);
+  const std::size_t slash = whole.rfind('/');
+  return slash == std::string_view::npos ? whole : whole.substr(slash + 1);
+}
+
+std::string_view stand_in_for(std::string_view name) noexcept {
+  constexpr std::string_view kSuffix = ".so";
+  const std::size_t suffix = name.find(kSuffix);
+  if (suffix == std::string_view::npos) return {};
+  const std::string_view stem = name.substr(0, suffix);
+  std::string_view version = name.substr(suffix + kSuffix.size());
+  if (!version.empty() && version.front() != '.') return {};
+  if (!version.empty()) version.remove_prefix(1);
+  for (const Family& family : kFamilies) {
+    // A wheel's copy carries a hash behind its name. libcuda.so.1 belongs to no wheel.
+    const bool is_ours =
+        stem == family.stem || (family.stem == "libcudart" && stem.starts_with("libcudart-"));
+    // The name for linking, without a version, means the newest.
+    if (is_ours && (version.empty() || is_version(version, family.number))) return family.file;
+  }
+  return {};
+}
+
+bool is_own_program(std::string_view name) noexcept {
+  constexpr std::string_view kNames[] = {"sluice", "sluiced", "sluice-worker", "sluicectl",
+                                         "sluice-pool"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+Choice::Choice(const std::string& folder) {
+  for (const Family& family : kFamilies) {
+    std::string path = folder + "/" + std::string(family.file);
+    if (::access(path.c_str(), R_OK) == 0)
+      libraries_.push_back({std::string(family.file), std::move(path)});
+  }
+}
+
+const char* Choice::choose(const char* name) const noexcept {
+  const std::string_view wanted = stand_in_for(base_name(name));
+  if (wanted.empty()) return name;
+  for (const Library& library : libraries_)
+    if (library.file == wanted) return library.path.c_str();
+  return name;
+}
+
+}  // namespace sluice::audit
