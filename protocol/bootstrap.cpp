@@ -17,7 +17,16 @@ constexpr char kMagic[4] = {'S', 'L', 'C', 'E'};
 constexpr std::size_t kHeaderBytes = 12;
 constexpr std::size_t kFieldHeaderBytes = 8;
 
-enum class FrameType : std::uint16_t { kHello = 1, kWelcome, kRefusal, kAttach, kAttached };
+enum class FrameType : std::uint16_t {
+  kHello = 1,
+  kWelcome,
+  kRefusal,
+  kAttach,
+  kAttached,
+  kPing,
+  kPong,
+  kEnding
+};
 
 using Attributes = std::vector<std::pair<std::int32_t, std::int32_t>>;
 constexpr std::size_t kAttributeBytes = 8;
@@ -55,6 +64,8 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(6, m.worker_pid);
   field(7, m.node);
   field(8, m.devices);  // one field per device
+  field(9, m.heartbeat_ms);
+  field(10, m.heartbeat_timeout_ms);
 }
 
 template <class Visitor, class T>
@@ -70,6 +81,24 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
 
 template <class Visitor, class T>
 void fields_of(Visitor&, T&) requires std::is_same_v<std::remove_const_t<T>, Attached> {}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Ping> {
+  field(1, m.number);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Pong> {
+  field(1, m.number);
+  field(2, m.worker_silent_ms);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Ending> {
+  field(1, m.code);
+  field(2, m.message);
+  field(3, m.in_ms);
+}
 
 // ---- encoding
 
@@ -203,6 +232,14 @@ Result<Frame> decode_refusal(std::span<const std::byte> fields) {
   return refusal;
 }
 
+Result<Frame> decode_ending(std::span<const std::byte> fields) {
+  Ending ending;
+  SLUICE_CHECK(decode_fields(fields, &ending));
+  if (ending.code < EndingCode::kServer || ending.code > EndingCode::kWorker)
+    ending.code = EndingCode::kServer;
+  return ending;
+}
+
 /// An absent key must not read as a key of zeros.
 Result<Frame> require_key(Result<Frame> frame, const SessionKey& key) {
   if (std::any_of(key.begin(), key.end(), [](std::uint8_t byte) { return byte != 0; }))
@@ -213,7 +250,8 @@ Result<Frame> require_key(Result<Frame> frame, const SessionKey& key) {
 FrameType type_of(const Frame& frame) {
   static_assert(std::is_same_v<std::variant_alternative_t<0, Frame>, Hello> &&
                 std::is_same_v<std::variant_alternative_t<4, Frame>, Attached> &&
-                std::variant_size_v<Frame> == 5);
+                std::is_same_v<std::variant_alternative_t<7, Frame>, Ending> &&
+                std::variant_size_v<Frame> == 8);
   return static_cast<FrameType>(frame.index() + 1);
 }
 
@@ -263,6 +301,12 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
     }
     case FrameType::kAttached:
       return decode_message<Attached>(fields);
+    case FrameType::kPing:
+      return decode_message<Ping>(fields);
+    case FrameType::kPong:
+      return decode_message<Pong>(fields);
+    case FrameType::kEnding:
+      return decode_ending(fields);
   }
   return fail(ErrorCode::kProtocol, format("bootstrap frame of unknown type {}", type));
 }

@@ -8,8 +8,12 @@
 //   shim -> broker   Attach     on a second connection, with the session key; the broker hands that
 //                               descriptor to the worker
 //   broker -> shim   Attached
-// After Attached, that connection carries wire records only. The first connection stays open:
-// EOF = the client is gone.
+// After Attached, that connection carries wire records only. The first connection stays open, as
+// the life line: FIN or RST = the client is gone; silence is left to TCP's keepalive, because a
+// client that a debugger has stopped must live. On it travel, if both sides know the feature:
+//   shim -> broker   Ping       whenever the shim likes; the server must show that it is alive
+//   broker -> shim   Pong       to the newest Ping received
+//   broker -> shim   Ending     why the server ends the session, or is about to
 #pragma once
 
 #include "common/result.h"
@@ -25,6 +29,13 @@
 namespace sluice::wire {
 
 using SessionKey = std::array<std::uint8_t, 32>;
+
+/// Bits of feature_bits: what a side understands beyond the first five frames.
+inline constexpr std::uint64_t kFeatureHeartbeat = 1;  ///< Ping, Pong
+inline constexpr std::uint64_t kFeatureEnding = 2;     ///< Ending
+/// In a Hello: the client only asks whether it would be admitted. The Welcome has session id 0 and
+/// no devices.
+inline constexpr std::uint64_t kFeatureCheckOnly = 4;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -60,6 +71,9 @@ struct Welcome {
   std::int32_t worker_pid = 0;
   std::string node;
   std::vector<DeviceRecord> devices;
+  /// What the server advises: a Ping this often, and the server taken for dead after that long
+  /// without a byte from it on the life line. 0: no heartbeat.
+  std::uint32_t heartbeat_ms = 0, heartbeat_timeout_ms = 0;
 
   bool operator==(const Welcome&) const = default;
 };
@@ -89,7 +103,36 @@ struct Attached {
   bool operator==(const Attached&) const = default;
 };
 
-using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached>;
+struct Ping {
+  std::uint64_t number = 0;
+
+  bool operator==(const Ping&) const = default;
+};
+struct Pong {
+  std::uint64_t number = 0;  ///< of the Ping
+  /// Since the worker process last said anything to the broker; it reports at least once a second
+  /// while it is alive.
+  std::uint32_t worker_silent_ms = 0;
+
+  bool operator==(const Pong&) const = default;
+};
+
+enum class EndingCode : std::uint16_t {
+  kServer = 1,  ///< the server stops
+  kIdle,        ///< idle_timeout of the tenant
+  kDuration,    ///< max_duration of the tenant
+  kKilled,      ///< by an administrator
+  kWorker,      ///< the worker process died
+};
+struct Ending {
+  EndingCode code = EndingCode::kServer;
+  std::string message;      ///< one line for the user: what happened and what to do
+  std::uint32_t in_ms = 0;  ///< 0: now, the connections close next; else a notice only
+
+  bool operator==(const Ending&) const = default;
+};
+
+using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending>;
 inline constexpr std::size_t kFrameBytesMax = 256 * 1024;
 inline constexpr std::size_t kDeviceCountMax = 256;      ///< devices in one Welcome
 inline constexpr std::size_t kAttributeCountMax = 1024;  ///< attributes of one device

@@ -32,9 +32,14 @@ std::vector<std::vector<std::uint8_t>> fuzz_corpus() {
   welcome.devices.resize(2);
   welcome.devices[0].name = "a device";
   welcome.devices[0].attributes = {{1, 1024}, {16, 4}, {75, 12}};
-  const wire::Frame frames[] = {hello, welcome,
+  const wire::Frame frames[] = {hello,
+                                welcome,
                                 wire::Refusal{wire::RefusalCode::kWrongToken, "wrong token"},
-                                wire::Attach{key}, wire::Attached{}};
+                                wire::Attach{key},
+                                wire::Attached{},
+                                wire::Ping{1},
+                                wire::Pong{1, 2},
+                                wire::Ending{}};
   std::vector<std::vector<std::uint8_t>> corpus;
   for (const wire::Frame& frame : frames) {
     auto& input = corpus.emplace_back();

@@ -34,7 +34,9 @@ Welcome welcome() {
             .driver_version = 13000,
             .worker_pid = 12,
             .node = "gpu7",
-            .devices = {}};
+            .devices = {},
+            .heartbeat_ms = 1000,
+            .heartbeat_timeout_ms = 5000};
   for (int i = 0; i < 3; ++i) {
     DeviceRecord device;
     device.name = "device " + std::to_string(i);
@@ -53,6 +55,9 @@ std::vector<Frame> examples() {
           Refusal{RefusalCode::kWrongToken, "the token of tenant alice is wrong"},
           Attach{key()},
           Attached{},
+          Ping{1ull << 40},
+          Pong{1ull << 41, 250},
+          Ending{EndingCode::kIdle, "no CUDA call for 10 minutes", 3000},
           Hello{},
           Welcome{},
           Refusal{}};
@@ -197,9 +202,17 @@ TEST(Bootstrap, ReadsAnUnknownReasonOfRefusalAsTheServers) {
   EXPECT_EQ(*decoded, Frame(Refusal{RefusalCode::kServer, "come back tomorrow"}));
 }
 
+TEST(Bootstrap, ReadsAnUnknownReasonOfAnEndingAsTheServers) {
+  // Broken: as above, for the end of a session.
+  const Result<Frame> decoded =
+      decode_frame(encode_frame(Frame(Ending{static_cast<EndingCode>(400), "the end", 7})));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(*decoded, Frame(Ending{EndingCode::kServer, "the end", 7}));
+}
+
 TEST(Bootstrap, RefusesAnUnknownFrame) {
   // Broken: a message of a newer version is taken for one of the known ones.
-  for (const std::uint16_t type : std::initializer_list<std::uint16_t>{0, 6, 0xffff})
+  for (const std::uint16_t type : std::initializer_list<std::uint16_t>{0, 9, 0xffff})
     EXPECT_EQ(error_of(decode_frame(frame_with(type, 1, {}))), ErrorCode::kProtocol);
 }
 
