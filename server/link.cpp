@@ -143,10 +143,12 @@ void fields(Io& io, QueryMemory& m) {
 }
 template <class Io>
 void fields(Io& io, Stats& m) {
-  for (auto* value :
-       {&m.calls, &m.waits, &m.bytes_in, &m.bytes_out, &m.gpu_us, &m.memory_peak_bytes})
+  for (auto* value : {&m.calls, &m.waits, &m.bytes_in, &m.bytes_out, &m.gpu_us,
+                      &m.memory_peak_bytes, &m.pending_calls})
     io.number(*value);
 }
+template <class Io>
+void fields(Io&, Stop&) {}
 
 template <std::size_t I = 0>
 Result<Message> decode(std::uint32_t type, Reader& reader) {

@@ -29,6 +29,7 @@ struct Answer {        ///< to the oldest unanswered Charge or QueryMemory
   std::uint64_t used_bytes = 0;  ///< by the tenant on that device, after the charge
   std::uint64_t limit_bytes = 0;
 };
+struct Stop {};  ///< the session ends: send the last Stats and exit
 
 // ---- worker -> broker
 struct Ready {  ///< answers Start; the driver is loaded and initialised
@@ -49,16 +50,19 @@ struct Refund {
 struct QueryMemory {
   std::uint32_t device = 0;
 };
-struct Stats {              ///< cumulative; sent every 500 ms while changing, and last before exit
-  std::uint64_t calls = 0;  ///< records executed
-  std::uint64_t waits = 0;  ///< of these, answered round trips
+/// Cumulative; sent every 500 ms while changing, else every second as a sign of life, and last
+/// before exit.
+struct Stats {
+  std::uint64_t calls = 0;                    ///< records executed
+  std::uint64_t waits = 0;                    ///< of these, answered round trips
   std::uint64_t bytes_in = 0, bytes_out = 0;  ///< on the data channel
   std::uint64_t gpu_us = 0;                   ///< device busy time measured with events
   std::uint64_t memory_peak_bytes = 0;
+  std::uint64_t pending_calls = 0;  ///< round trips whose answer is still due: not idle
 };
 
-using Message =
-    std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory, Stats>;
+using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory,
+                             Stats, Stop>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

@@ -8,10 +8,11 @@ namespace sluice::server {
 namespace {
 using namespace std::chrono_literals;
 constexpr auto kReportInterval = 500ms;
+constexpr auto kSilenceMax = 1s;
 
 bool is_same(const link::Stats& a, const link::Stats& b) {
   return a.calls == b.calls && a.bytes_in == b.bytes_in && a.bytes_out == b.bytes_out &&
-         a.gpu_us == b.gpu_us;
+         a.gpu_us == b.gpu_us && a.pending_calls == b.pending_calls;
 }
 }  // namespace
 
@@ -36,6 +37,10 @@ void BrokerLedger::read() {
       return;
     }
     if (const auto* answer = std::get_if<link::Answer>(&received->message)) take_answer(*answer);
+    if (std::holds_alternative<link::Stop>(received->message)) {
+      finish();
+      return on_broker_gone_();
+    }
   }
 }
 
@@ -58,25 +63,33 @@ void BrokerLedger::take_answer(const link::Answer& answer) {
 
 void BrokerLedger::report() {
   link::Stats sent;
+  auto sent_at = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kReportInterval, [&] { return is_over_; })) {
     lock.unlock();
     const link::Stats now = stats_();
-    if (!is_same(now, sent)) static_cast<void>(link::send_message(fd_, now));
-    sent = now;
+    if (const auto time = std::chrono::steady_clock::now();
+        !is_same(now, sent) || time - sent_at >= kSilenceMax) {
+      static_cast<void>(link::send_message(fd_, now));
+      sent = now;
+      sent_at = time;
+    }
     lock.lock();
   }
 }
 
 void BrokerLedger::finish() {
   {
-    const std::lock_guard lock(mutex_);
-    if (is_over_) return;
+    std::unique_lock lock(mutex_);
+    if (is_over_) return changed_.wait(lock, [&] { return is_finished_; });
     is_over_ = true;
     changed_.notify_all();
   }
   if (reporter_.joinable()) reporter_.join();
   if (stats_) static_cast<void>(link::send_message(fd_, stats_()));
+  const std::lock_guard lock(mutex_);
+  is_finished_ = true;
+  changed_.notify_all();
 }
 
 LedgerLink::Usage BrokerLedger::ask(const link::Message& message, std::uint32_t device,

@@ -14,8 +14,8 @@
 
 namespace sluice::server {
 
-/// Thread-safe. One thread reads the link: answers, and the end of the broker, which ends the
-/// worker too.
+/// Thread-safe. One thread reads the link: answers, a stop, and the end of the broker, which ends
+/// the worker too.
 class BrokerLedger final : public LedgerLink {
  public:
   /// A question that is not answered within `answer_time` is answered with no.
@@ -26,9 +26,11 @@ class BrokerLedger final : public LedgerLink {
   BrokerLedger(const BrokerLedger&) = delete;
   BrokerLedger& operator=(const BrokerLedger&) = delete;
 
-  /// `stats` is asked twice a second; `on_broker_gone` is called when the link is closed.
+  /// `stats` is asked twice a second; `on_broker_gone` is called when the link is closed, or after
+  /// the last statistics were sent because the broker said stop.
   void start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone);
-  /// Sends the last statistics and stops reporting.
+  /// Sends the last statistics and stops reporting. Two threads may call it; both return
+  /// afterwards.
   void finish();
 
   Usage charge(std::uint32_t device, std::uint64_t bytes) override;
@@ -58,7 +60,7 @@ class BrokerLedger final : public LedgerLink {
   std::mutex mutex_;       ///< guards what follows
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Question>> line_;
-  bool is_gone_ = false, is_over_ = false;
+  bool is_gone_ = false, is_over_ = false, is_finished_ = false;
   std::thread reader_, reporter_;
 };
 

@@ -118,6 +118,7 @@ Status Worker::on_record(const wire::RecordHeader& header, std::span<const std::
       wire::RecordHeader reply = header;
       reply.flags = wire::kFlagReply;
       reply.result = outcome.result;
+      answers_.fetch_add(1, std::memory_order_relaxed);
       // At most two variable parts exist in any reply.
       const auto part = [&](std::size_t i) {
         return i < outcome.reply_blobs.size() ? Outbox::Bytes(outcome.reply_blobs[i])
@@ -134,6 +135,7 @@ Status Worker::on_record(const wire::RecordHeader& header, std::span<const std::
 
 void Worker::answer(const wire::RecordHeader& request, CUresult result,
                     std::span<const std::byte> fixed) {
+  answers_.fetch_add(1, std::memory_order_relaxed);
   wire::RecordHeader reply = request;
   reply.flags = wire::kFlagReply;
   reply.result = result;
@@ -178,7 +180,9 @@ void Worker::destroy_finished_streams() {
 link::Stats Worker::stats() const {
   link::Stats out;
   out.calls = calls_;
+  const std::uint64_t answers = answers_;  // before waits_, so that it is never the larger one
   out.waits = waits_;
+  out.pending_calls = out.waits - answers;
   out.bytes_in = received_bytes_;
   out.bytes_out = outbox_.sent_bytes();
   out.gpu_us = meter_.busy_us();

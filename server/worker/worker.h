@@ -125,7 +125,7 @@ class Worker final : private wire::RecordHandler {
   CUcontext current_ = nullptr;
   std::uint32_t current_id_ = 0;
   std::uint64_t last_seq_ = 0;
-  std::atomic<std::uint64_t> calls_{0}, waits_{0}, received_bytes_{0};
+  std::atomic<std::uint64_t> calls_{0}, waits_{0}, answers_{0}, received_bytes_{0};
   Completer completer_;  ///< last: its thread uses all of the above
 };
 

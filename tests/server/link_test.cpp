@@ -51,6 +51,14 @@ TEST_F(LinkTest, CarriesDeviceRecords) {
   EXPECT_EQ(device.attributes, out.devices[1].attributes);
 }
 
+TEST_F(LinkTest, CarriesEveryFieldOfStatistics) {
+  const Stats out = round_trip(Stats{1, 2, 3, 4, 5, 6, 7});
+  EXPECT_EQ(1u, out.calls);
+  EXPECT_EQ(5u, out.gpu_us);
+  EXPECT_EQ(7u, out.pending_calls);
+  round_trip(Stop{});
+}
+
 TEST_F(LinkTest, PassesADescriptor) {
   int pipe_ends[2];
   ASSERT_EQ(0, ::pipe(pipe_ends));
