@@ -83,6 +83,10 @@ void log_open_from_environment(std::string_view component, LogLevel fallback) {
   log_open(component, level ? level : "", fallback, file ? file : "");
 }
 
+void log_set_level(std::string_view level_text) noexcept {
+  g_level = level_from(level_text, g_level);
+}
+
 bool log_enabled(LogLevel level) noexcept {
   return level >= g_level.load(std::memory_order_relaxed);
 }

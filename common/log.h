@@ -21,6 +21,8 @@ void log_open(std::string_view component, std::string_view level_text, LogLevel 
 /// log_open from SLUICE_LOG and SLUICE_LOG_FILE, as the shim and softgpu do.
 void log_open_from_environment(std::string_view component, LogLevel fallback);
 
+/// Changes the level of a log that is open; unknown text changes nothing. Thread-safe.
+void log_set_level(std::string_view level_text) noexcept;
 bool log_enabled(LogLevel level) noexcept;
 void log_line(LogLevel level, std::string_view category, std::string_view message) noexcept;
 

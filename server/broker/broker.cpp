@@ -1,57 +1,51 @@
-// The loop, listening, and connections that have not become a session yet.
+// The loop: events, timers, signals, mail from other threads, and the way to the end.
 #include "server/broker/broker.h"
 
 #include "common/format.h"
 #include "common/log.h"
-#include "protocol/opcodes.h"
-#include "protocol/wire.h"
 #include "server/broker/session.h"
+#include "server/config/duration.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace sluice::server {
 namespace {
-using namespace std::chrono_literals;
-constexpr auto kHelloTime = 5s;
-constexpr auto kAcceptPause = 100ms;
-constexpr std::size_t kUnauthenticatedMax = 64;
-constexpr std::size_t kReadBytes = 64 * 1024;
-/// What a client says about itself goes into logs and messages: one line each.
-wire::Hello printable(wire::Hello hello) {
-  for (std::string* text : {&hello.tenant, &hello.host, &hello.program})
-    std::replace_if(
-        text->begin(), text->end(),
-        [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return hello;
-}
-
+/// What a worker gets beyond last_report before it is killed, and the kernel to tell us of it.
+constexpr auto kExitTime = std::chrono::seconds(2);
+constexpr int kEventsMax = 64;
 }  // namespace
 
 Broker::Broker(BrokerOptions options) : options_(std::move(options)) {
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  mail_bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 Broker::~Broker() {
   for (const auto& [id, session] : sessions_) ::kill(session->worker.pid, SIGKILL);
   for (const WorkerProcess& worker : idle_) ::kill(worker.pid, SIGKILL);
-  for (const Listener& listener : listeners_)
+  close_listeners();
+}
+
+void Broker::close_listeners() {
+  for (const Listener& listener : listeners_) {
+    unwatch(listener.fd.get());
     if (listener.address.kind == transport::Address::Kind::kUnix)
       ::unlink(listener.address.path.c_str());
+  }
+  listeners_.clear();
 }
 
 void Broker::watch(int fd, std::function<void()> on_readable) {
@@ -79,12 +73,14 @@ int Broker::run_timers() {
     timers_.erase(timers_.begin());
     what();
   }
-  if (timers_.empty()) return -1;
-  return static_cast<int>(
-      std::chrono::ceil<std::chrono::milliseconds>(timers_.begin()->first - Clock::now()).count());
+  const auto next = timers_.empty() ? phase_ends_ : std::min(timers_.begin()->first, phase_ends_);
+  if (next == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
 }
 
 Status Broker::open() {
+  SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, options_.config.state_dir));
   for (const transport::Address& wanted : options_.config.listen) {
     SLUICE_TRY(Fd fd, transport::listen_socket(wanted, 0600));
     SLUICE_TRY(transport::Address bound, transport::bound_address(wanted, fd.get()));
@@ -95,6 +91,7 @@ Status Broker::open() {
     watch(raw, [this, raw] { accept_on(raw); });
   }
   prestart();
+  watch_sessions();
   return {};
 }
 
@@ -104,186 +101,98 @@ std::vector<std::string> Broker::addresses() const {
   return out;
 }
 
-Status Broker::run() {
-  watch(signals_.get(), [this] { is_stopping_ = true; });
-  while (!is_stopping_) {
-    epoll_event events[64];
-    const int timeout = run_timers();
-    const int count = ::epoll_wait(epoll_.get(), events, 64, timeout);
-    if (count < 0 && errno != EINTR) return fail(system_error("waiting for events", errno));
-    for (int i = 0; i < count; ++i) {
-      const auto found = handlers_.find(static_cast<int>(events[i].data.u64 & 0xFFFFFFFFu));
-      if (found == handlers_.end() || found->second.generation != events[i].data.u64 >> 32)
-        continue;
-      const auto handler = found->second.on_readable;  // a copy: it may unwatch itself
-      handler();
-    }
+void Broker::post(std::function<void()> what) {
+  const std::lock_guard lock(mail_mutex_);
+  if (is_mail_closed_) return;
+  mail_.push_back(std::move(what));
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(mail_bell_.get(), &one, sizeof one));  // full = it rings already
+}
+
+void Broker::stop() {
+  post([this] { begin_stop(); });
+}
+
+void Broker::run_mail() {
+  std::uint64_t rings = 0;
+  static_cast<void>(!::read(mail_bell_.get(), &rings, sizeof rings));
+  std::vector<std::function<void()>> mail;
+  {
+    const std::lock_guard lock(mail_mutex_);
+    mail.swap(mail_);
   }
-  SLUICE_LOG_INFO("session", "stopping: {} sessions end", sessions_.size());
-  for (const auto& [id, session] : sessions_) report(*session);
+  for (const auto& what : mail) what();
+}
+
+void Broker::on_signal() {
+  signalfd_siginfo info;
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGHUP)
+      static_cast<void>(reload());  // it has logged the outcome
+    else
+      begin_stop();
+  }
+}
+
+void Broker::handle_events(int timeout_ms) {
+  epoll_event events[kEventsMax];
+  const int count = ::epoll_wait(epoll_.get(), events, kEventsMax, timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const auto found = handlers_.find(static_cast<int>(events[i].data.u64 & 0xFFFFFFFFu));
+    if (found == handlers_.end() || found->second.generation != events[i].data.u64 >> 32) continue;
+    const auto handler = found->second.on_readable;  // a copy: it may unwatch itself
+    handler();
+  }
+}
+
+Status Broker::run() {
+  watch(signals_.get(), [this] { on_signal(); });
+  watch(mail_bell_.get(), [this] { run_mail(); });
+  for (;;) {
+    const int timeout = run_timers();
+    if (phase_ != Phase::kServing && sessions_.empty()) break;
+    if (Clock::now() >= phase_ends_) {
+      if (phase_ == Phase::kEnding) break;
+      end_all();
+      continue;
+    }
+    handle_events(timeout);
+  }
+  std::vector<std::function<void()>> dropped;
+  {
+    const std::lock_guard lock(mail_mutex_);
+    is_mail_closed_ = true;
+    dropped.swap(mail_);
+  }
+  for (const auto& [id, session] : sessions_) report(*session);  // of these the last is unknown
   return {};
 }
 
-void Broker::accept_on(int listen_fd) {
-  for (;;) {
-    Fd fd(::accept4(listen_fd, nullptr, nullptr, SOCK_CLOEXEC));
-    if (!fd.valid() && (errno == EMFILE || errno == ENFILE)) {
-      SLUICE_LOG_ERROR("session", "out of file descriptors: no new connections for a moment");
-      unwatch(listen_fd);
-      return at(Clock::now() + kAcceptPause, [this, listen_fd] {
-        watch(listen_fd, [this, listen_fd] { accept_on(listen_fd); });
-      });
-    }
-    if (!fd.valid()) return;
-    transport::set_stream_options(fd.get());
-    drop_oldest_stranger();
-    auto client = std::make_shared<Client>();
-    const int raw = fd.get();
-    client->fd = std::move(fd);
-    clients_[raw] = client;
-    watch(raw, [this, client] { on_client(client); });
-    at(Clock::now() + kHelloTime, [this, weak = std::weak_ptr<Client>(client)] {
-      const auto late = weak.lock();
-      if (late != nullptr && late->session == nullptr && late->fd.valid()) close_client(late);
-    });
-    return;  // level-triggered: the next one comes with the next event
-  }
+/// First no new clients, and those that are there are told; then, or at once if there is no time
+/// to drain, the end.
+void Broker::begin_stop() {
+  if (phase_ == Phase::kEnding) return;
+  close_listeners();
+  const auto time = options_.config.drain_timeout;
+  if (phase_ == Phase::kDraining || time.count() == 0 || sessions_.empty()) return end_all();
+  phase_ = Phase::kDraining;
+  phase_ends_ = Clock::now() + time;
+  SLUICE_LOG_INFO("session", "stopping: {} sessions have {} to end", sessions_.size(),
+                  config::duration_text(time));
+  for (const auto& [id, session] : sessions_)
+    tell(*session,
+         {wire::EndingCode::kServer,
+          format("the server stops; this session ends in {}", config::duration_text(time)),
+          static_cast<std::uint32_t>(time.count())});
 }
 
-/// Silent connections must not keep others out: beyond the limit the one that has waited longest
-/// goes.
-void Broker::drop_oldest_stranger() {
-  std::shared_ptr<Client> oldest;
-  std::size_t count = 0;
-  for (const auto& [fd, client] : clients_) {
-    if (client->session != nullptr) continue;
-    ++count;
-    if (oldest == nullptr || client->since < oldest->since) oldest = client;
-  }
-  if (count < kUnauthenticatedMax) return;
-  SLUICE_LOG_WARN("session", "{} connections have not said who they are; the oldest is closed",
-                  count);
-  close_client(oldest);
-}
-
-void Broker::close_client(const std::shared_ptr<Client>& client) {
-  if (!client->fd.valid()) return;
-  unwatch(client->fd.get());
-  clients_.erase(client->fd.get());
-  client->fd.reset();
-}
-
-bool Broker::send(Client& client, const wire::Frame& frame) {
-  const auto bytes = wire::encode_frame(frame);
-  // Frames fit a socket buffer; a client that does not read loses its connection, it does not hold
-  // up the others.
-  return ::send(client.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-         static_cast<ssize_t>(bytes.size());
-}
-
-void Broker::refuse(const std::shared_ptr<Client>& client, wire::RefusalCode code,
-                    const std::string& why) {
-  SLUICE_LOG_WARN("session", "a client is refused: {}", why);
-  send(*client, wire::Refusal{code, why});
-  close_client(client);
-}
-
-void Broker::on_client(const std::shared_ptr<Client>& client) {
-  std::byte buffer[kReadBytes];
-  // Only up to the end of the first frame: what follows an Attach belongs to the worker.
-  const std::size_t wanted = client->received.size() < wire::kFramePrefixBytes
-                                 ? wire::kFramePrefixBytes - client->received.size()
-                                 : client->frame_bytes - client->received.size();
-  const ssize_t got =
-      ::recv(client->fd.get(), buffer,
-             client->session != nullptr ? kReadBytes : std::min(wanted, kReadBytes), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    const auto session = client->session;
-    close_client(client);
-    if (session != nullptr) end_session(session);
-    return;
-  }
-  if (client->session != nullptr) return;  // the life line carries nothing yet
-  client->received.insert(client->received.end(), buffer, buffer + got);
-  if (client->received.size() == wire::kFramePrefixBytes) {
-    const auto total = wire::frame_bytes(client->received);
-    if (!total) return close_client(client);  // garbage: not worth an answer
-    client->frame_bytes = *total;
-  }
-  if (client->received.size() < wire::kFramePrefixBytes ||
-      client->received.size() < client->frame_bytes)
-    return;
-  const auto frame = wire::decode_frame(client->received);
-  client->received.clear();
-  if (!frame) return close_client(client);
-  if (const auto* hello = std::get_if<wire::Hello>(&*frame))
-    return on_hello(client, printable(*hello));
-  if (const auto* attach = std::get_if<wire::Attach>(&*frame)) return on_attach(client, *attach);
-  close_client(client);
-}
-
-void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello) {
-  using Code = wire::RefusalCode;
-  if (hello.protocol_version != wire::kProtocolVersion ||
-      hello.opcode_table_hash != wire::kOpcodeTableHash) {
-    const char* which = hello.protocol_version > wire::kProtocolVersion ? "update the server"
-                        : hello.protocol_version < wire::kProtocolVersion
-                            ? "update the client's Sluice libraries"
-                            : "install the same release of Sluice on both sides";
-    return refuse(client, Code::kVersion,
-                  format("version mismatch: the client speaks protocol {} (table {:x}), the server "
-                         "{} (table {:x}); {}",
-                         hello.protocol_version, hello.opcode_table_hash, wire::kProtocolVersion,
-                         wire::kOpcodeTableHash, which));
-  }
-  const auto& tenants = options_.config.tenants;
-  const auto tenant = std::find_if(tenants.begin(), tenants.end(),
-                                   [&](const config::Tenant& t) { return t.name == hello.tenant; });
-  const config::TokenHash hash =
-      config::hash_token(hello.token);  // also for unknown tenants: the same work
-  if (tenant == tenants.end())
-    return refuse(client, Code::kUnknownTenant,
-                  format("unknown tenant \"{}\": check SLUICE_TENANT or --tenant, or add the "
-                         "tenant to the server's configuration",
-                         hello.tenant));
-  if (!config::is_same_hash(hash, tenant->token_hash))
-    return refuse(client, Code::kWrongToken,
-                  format("wrong token for tenant \"{}\": check SLUICE_TOKEN_FILE or --token-file",
-                         hello.tenant));
-  const auto running = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& s) {
-    return s.second->tenant.name == tenant->name;
-  });
-  if (static_cast<std::uint32_t>(running) >= tenant->max_sessions)
-    return refuse(
-        client, Code::kTenantFull,
-        format(
-            "tenant \"{}\" has {} sessions, which is its limit; end one or raise its max_sessions",
-            tenant->name, running));
-  if (sessions_.size() >= options_.config.max_sessions)
-    return refuse(client, Code::kServer,
-                  format("the server has {} sessions, which is its limit; try later or raise "
-                         "max_sessions in [server]",
-                         sessions_.size()));
-  start_session(client, *tenant, hello);
-}
-
-void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach) {
-  for (const auto& [id, session] : sessions_) {
-    std::uint8_t difference = 0;  // in constant time
-    for (std::size_t i = 0; i < attach.session_key.size(); ++i)
-      difference |= static_cast<std::uint8_t>(attach.session_key[i] ^ session->key[i]);
-    if (difference != 0 || session->is_attached || !session->is_welcome) continue;
-    session->is_attached = true;
-    if (!send(*client, wire::Attached{}) ||
-        !link::send_message(session->worker.link.get(), link::AttachData{}, client->fd.get())) {
-      close_client(client);
-      return end_session(session);
-    }
-    return close_client(client);  // the worker has its own descriptor
-  }
-  SLUICE_LOG_WARN("session", "a data connection with an unknown session key is closed");
-  close_client(client);
+void Broker::end_all() {
+  SLUICE_LOG_INFO("session", "stopping: {} sessions end", sessions_.size());
+  phase_ = Phase::kEnding;
+  phase_ends_ = Clock::now() + options_.times.last_report + kExitTime;
+  const auto sessions = sessions_;  // a copy: ending one may remove it
+  for (const auto& [id, session] : sessions)
+    end_session(session, wire::EndingCode::kServer, "the server stops");
 }
 
 }  // namespace sluice::server

@@ -1,14 +1,21 @@
 // The node daemon: authenticates clients, gives each a worker process, answers the workers'
-// questions to the ledger, and cleans up behind whoever dies. One thread, one epoll loop; it never
-// waits for a client or a worker. It never executes a tenant's call.
+// questions to the ledger, enforces the tenants' limits, and cleans up behind whoever dies. One
+// thread, one epoll loop; it never waits for a client or a worker. It never executes a tenant's
+// call. Everything here is confined to the thread that runs it, except post() and stop().
+//
+// broker.cpp: the loop; connections.cpp: from accept to a frame; admission.cpp: who is let in;
+// session.cpp: workers and the life of a session; life_line.cpp: heartbeats, silence, endings;
+// administration.cpp: what sluicectl asks.
 #pragma once
 
 #include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
 #include "server/broker/ledger.h"
+#include "server/broker/tenants.h"
 #include "server/broker/worker_process.h"
 #include "server/config/config.h"
+#include "server/control/types.h"
 #include "server/link.h"
 
 #include <chrono>
@@ -16,29 +23,63 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace sluice::server {
 
+/// How patient the broker is; tests are less so.
+struct BrokerTimes {
+  std::chrono::milliseconds hello{5'000};    ///< for a stranger to say who it is
+  std::chrono::milliseconds start{30'000};   ///< for a worker to load the driver
+  std::chrono::milliseconds attach{10'000};  ///< for the data connection to come
+  /// For a worker whose client said goodbye or whose session is ended: it ends by itself and
+  /// reports its last figures.
+  std::chrono::milliseconds last_report{500};
+  std::chrono::milliseconds watch{1'000};  ///< between looks at idle, old and silent sessions
+};
+
 struct BrokerOptions {
   config::Config config;
   std::string worker_executable;
+  std::string config_file = {};  ///< shown to administrators
+  /// The configuration as it would be now, checked; empty: there is nothing to read again.
+  std::function<Result<config::Config>()> reload = {};
+  BrokerTimes times = {};
 };
 
-class Broker {
+class Broker final : public control::Administration {
  public:
   explicit Broker(BrokerOptions options);
-  ~Broker();
+  ~Broker() override;
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  /// Opens the listening sockets. Err(kExhausted): an address is in use.
+  /// Opens the state file and the listening sockets. Err(kExhausted): an address is in use.
   Status open();
   /// As clients would write them, with the port that was picked for port 0.
   [[nodiscard]] std::vector<std::string> addresses() const;
-  /// Serves until SIGTERM or SIGINT arrives, then stops the workers and removes the sockets.
+  /// Serves until SIGTERM or SIGINT arrives or stop() is called; gives the sessions drain_timeout
+  /// to end by themselves (a second signal cuts that short), collects the workers' last figures
+  /// and removes the sockets. SIGHUP reads the configuration again.
   Status run();
+  /// Thread-safe. `what` runs in the broker's thread; it is dropped when run() is over.
+  void post(std::function<void()> what);
+  /// Thread-safe: as SIGTERM.
+  void stop();
+
+  [[nodiscard]] control::ServerInfo server() const override;
+  [[nodiscard]] std::vector<control::SessionInfo> sessions() const override;
+  [[nodiscard]] std::vector<control::TenantInfo> tenants() const override;
+  Result<control::Changed> set_tenant(const std::string& name,
+                                      const config::TenantOverride& change) override;
+  Result<control::Changed> remove_tenant(const std::string& name, bool is_forced) override;
+  Result<control::Changed> new_token(const std::string& tenant) override;
+  Result<control::Changed> revoke_token(const std::string& tenant) override;
+  Result<std::uint32_t> kill_session(std::uint64_t id) override;
+  Result<std::uint32_t> kill_tenant(const std::string& tenant) override;
+  Result<std::string> reload() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -49,16 +90,26 @@ class Broker {
   void unwatch(int fd);
   void at(Clock::time_point when, std::function<void()> what);
   int run_timers();
+  void handle_events(int timeout_ms);
+  void on_signal();
+  void run_mail();
+  void close_listeners();
+  void begin_stop();
+  void end_all();
 
   void accept_on(int listen_fd);
   void drop_oldest_stranger();
   void on_client(const std::shared_ptr<Client>& client);
+  /// Takes what belongs to the frame that is being received, and no byte more.
+  void on_frame(const std::shared_ptr<Client>& client);
   void close_client(const std::shared_ptr<Client>& client);
   bool send(Client& client, const wire::Frame& frame);
   void refuse(const std::shared_ptr<Client>& client, wire::RefusalCode code,
               const std::string& why);
+
   void on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello);
   void on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
+  [[nodiscard]] wire::Welcome welcome_of(const wire::Hello& hello) const;
 
   void prestart();
   void on_idle_exit(pid_t pid);
@@ -66,14 +117,40 @@ class Broker {
                      const wire::Hello& hello);
   void on_link(const std::shared_ptr<Session>& session);
   void on_ready(const std::shared_ptr<Session>& session, link::Ready& ready);
+  void on_stats(Session& session, const link::Stats& stats);
   void on_worker_exit(const std::shared_ptr<Session>& session);
+  /// The client is gone: its worker sees that too, and has a moment for its last figures.
   void end_session(const std::shared_ptr<Session>& session);
+  /// We end it: the client is told why, the worker is told to stop.
+  void end_session(const std::shared_ptr<Session>& session, wire::EndingCode code,
+                   const std::string& why);
+  void kill_later(const std::shared_ptr<Session>& session, std::chrono::milliseconds time);
   void report(const Session& session);
+  /// The tenant's settings as they are now; if it was removed, as they were.
+  [[nodiscard]] const config::Tenant& tenant_of(const Session& session) const;
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
+  void watch_silence(int fd) const;
+  void on_ping(Client& client, const wire::Ping& ping);
+  void tell(Session& session, const wire::Ending& ending);
+  void watch_sessions();
+  void watch_session(const std::shared_ptr<Session>& session);
+
+  void apply_log_level() const;
+  [[nodiscard]] control::SessionInfo info_of(const Session& session) const;
+  [[nodiscard]] control::TenantInfo info_of(const config::Tenant& tenant) const;
+  [[nodiscard]] control::Changed changed(const std::string& tenant) const;
+  std::uint32_t kill_all_of(const std::string& tenant, const std::string& why);
+
   BrokerOptions options_;
+  TenantTable tenants_;
   Ledger ledger_;
-  Fd epoll_, signals_;
+  Clock::time_point started_ = Clock::now();
+  std::vector<control::DeviceInfo> devices_;  ///< as the newest worker reported them
+  Fd epoll_, signals_, mail_bell_;
+  std::mutex mail_mutex_;
+  std::vector<std::function<void()>> mail_;  ///< guarded by mail_mutex_
+  bool is_mail_closed_ = false;              ///< guarded by mail_mutex_
   struct Handler {
     std::uint32_t generation;  ///< tells an event of a closed descriptor from one of its successor
     std::function<void()> on_readable;
@@ -91,7 +168,8 @@ class Broker {
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
   std::deque<WorkerProcess> idle_;
   std::uint64_t next_session_ = 1;
-  bool is_stopping_ = false;
+  enum class Phase { kServing, kDraining, kEnding } phase_ = Phase::kServing;
+  Clock::time_point phase_ends_ = Clock::time_point::max();
 };
 
 }  // namespace sluice::server

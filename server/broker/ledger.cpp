@@ -34,4 +34,19 @@ std::uint64_t Ledger::used_bytes(const std::string& tenant, std::uint32_t device
   return found != by_tenant_.end() ? found->second : 0;
 }
 
+std::uint64_t Ledger::used_bytes(std::uint32_t device) const {
+  std::uint64_t sum = 0;
+  for (const auto& [key, bytes] : by_tenant_)
+    if (key.second == device) sum += bytes;
+  return sum;
+}
+
+std::uint64_t Ledger::held_bytes(std::uint64_t session) const {
+  std::uint64_t sum = 0;
+  for (auto held = by_session_.lower_bound({session, 0});
+       held != by_session_.end() && held->first.first == session; ++held)
+    sum += held->second;
+  return sum;
+}
+
 }  // namespace sluice::server

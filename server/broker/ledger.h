@@ -21,6 +21,10 @@ class Ledger {
   /// Everything of a session that is gone.
   void drop(std::uint64_t session, const std::string& tenant);
   [[nodiscard]] std::uint64_t used_bytes(const std::string& tenant, std::uint32_t device) const;
+  /// By all tenants.
+  [[nodiscard]] std::uint64_t used_bytes(std::uint32_t device) const;
+  /// By one session, on all devices.
+  [[nodiscard]] std::uint64_t held_bytes(std::uint64_t session) const;
 
  private:
   std::map<std::pair<std::string, std::uint32_t>, std::uint64_t> by_tenant_;

@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "server/broker/broker.h"
 #include "server/config/config.h"
+#include "server/control/service.h"
 
 #include <CLI/CLI.hpp>
 #include <dlfcn.h>
@@ -51,72 +52,104 @@ int refuse(const Error& error) {
   return error.code == ErrorCode::kExhausted ? 4 : 2;
 }
 
+struct Options {
+  std::string config_file, driver, log_level, stats_file, worker;
+  std::vector<std::string> listen;
+  int ready_fd = -1;
+  bool is_check_only = false;
+};
+
+/// The file with the command line on top; also what SIGHUP reads again.
+Result<config::Config> configuration_of(const Options& options) {
+  config::Config out;
+  if (!options.config_file.empty()) {
+    SLUICE_TRY(out, config::load(options.config_file));
+  }
+  if (!options.driver.empty()) out.driver = options.driver;
+  if (!options.log_level.empty()) out.log_level = options.log_level;
+  if (!options.stats_file.empty()) out.stats_file = options.stats_file;
+  if (!options.listen.empty()) out.listen.clear();
+  for (const std::string& text : options.listen) {
+    SLUICE_TRY(transport::Address address, transport::parse_address(text));
+    out.listen.push_back(std::move(address));
+  }
+  SLUICE_CHECK(config::check(out));
+  SLUICE_TRY(out.driver, resolve_driver(out.driver));
+  return out;
+}
+
+/// Whoever asked for a path gets it or an error; a default path that cannot be used is left out.
+Result<std::unique_ptr<server::control::Service>> start_control(const config::Config& config,
+                                                                server::Broker& broker) {
+  const std::string path = config::control_socket(config);
+  if (path.empty()) return nullptr;
+  auto service = server::control::Service::start(
+      path, config.control.group, broker,
+      [&broker](std::function<void()> what) { broker.post(std::move(what)); });
+  if (service || !config.control.socket.empty() || !config.control.group.empty()) return service;
+  SLUICE_LOG_WARN("session", "no control: {}; name a socket in [control]", service.error().message);
+  return nullptr;
+}
+
+void say_ready(int fd, const std::string& addresses) {
+  const std::string line = "ready" + addresses + "\n";
+  if (::write(fd, line.data(), line.size()) < 0)
+    SLUICE_LOG_WARN("session", "the ready descriptor cannot be written");
+  ::close(fd);
+}
+
+int serve(const Options& options, config::Config configuration) {
+  log_open("sluiced", configuration.log_level, LogLevel::kInfo, "");
+  ::signal(SIGPIPE, SIG_IGN);
+  server::BrokerOptions broker_options;
+  broker_options.config = configuration;
+  broker_options.worker_executable =
+      options.worker.empty() ? (own_folder() / "sluice-worker").string() : options.worker;
+  broker_options.config_file = options.config_file;
+  if (!options.config_file.empty())
+    broker_options.reload = [options] { return configuration_of(options); };
+  server::Broker broker(std::move(broker_options));
+  if (const auto opened = broker.open(); !opened) return refuse(opened.error());
+  auto control = start_control(configuration, broker);  // ends before the broker does
+  if (!control) return refuse(control.error());
+  std::string addresses;
+  for (const std::string& address : broker.addresses()) addresses += " " + address;
+  SLUICE_LOG_INFO("session", "serving{} driver={} control={}", addresses, configuration.driver,
+                  *control != nullptr ? config::control_socket(configuration) : "none");
+  if (options.ready_fd >= 0) say_ready(options.ready_fd, addresses);
+  const auto ended = broker.run();
+  if (ended) return 0;
+  SLUICE_LOG_ERROR("session", "{}", ended.error().message);
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{
-      "sluiced: serves this machine's GPUs, or a software GPU, to tenants.\nExit status: 0 stopped "
-      "by a signal, 2 configuration, 4 address in use, 1 other errors."};
-  std::string config_path, driver, log_level, stats_file;
-  std::vector<std::string> listen;
-  int ready_fd = -1;
-  bool check_only = false;
-  app.add_option("--config", config_path, "configuration file (TOML)");
-  app.add_option("--driver", driver,
+      "sluiced: serves this machine's GPUs, or a software GPU, to tenants.\nSIGHUP reads the "
+      "configuration again, SIGTERM stops (drain_timeout).\nExit status: 0 stopped by a signal, 2 "
+      "configuration, 4 address in use, 1 other errors."};
+  Options options;
+  app.add_option("--config", options.config_file, "configuration file (TOML)");
+  app.add_option("--driver", options.driver,
                  "libcuda.so.1 to serve, or its folder (default: the system's, else softgpu)");
-  app.add_option("--listen", listen, "unix:PATH or HOST[:PORT]; repeatable; replaces the file's");
-  app.add_option("--log-level", log_level, "trace, debug, info, warn, error or off");
-  app.add_option("--stats-file", stats_file, "append one JSON line for every closed session");
-  app.add_option("--print-ready-fd", ready_fd,
+  app.add_option("--listen", options.listen,
+                 "unix:PATH or HOST[:PORT]; repeatable; replaces the file's");
+  app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off");
+  app.add_option("--stats-file", options.stats_file,
+                 "append one JSON line for every closed session");
+  app.add_option("--worker", options.worker,
+                 "sluice-worker to start for every session (default: beside sluiced)");
+  app.add_option("--print-ready-fd", options.ready_fd,
                  "write \"ready ADDRESSES\" to this descriptor when serving");
-  app.add_flag("--check", check_only, "check the configuration and exit");
+  app.add_flag("--check", options.is_check_only, "check the configuration and exit");
   app.set_version_flag("--version", "sluiced 0.1.0");
   CLI11_PARSE(app, argc, argv);
-
-  config::Config configuration;
-  if (!config_path.empty()) {
-    auto loaded = config::load(config_path);
-    if (!loaded) return refuse(loaded.error());
-    configuration = std::move(*loaded);
-  }
-  if (!driver.empty()) configuration.driver = driver;
-  if (!log_level.empty()) configuration.log_level = log_level;
-  if (!stats_file.empty()) configuration.stats_file = stats_file;
-  if (!listen.empty()) {
-    configuration.listen.clear();
-    for (const std::string& text : listen) {
-      auto address = transport::parse_address(text);
-      if (!address) return refuse(address.error());
-      configuration.listen.push_back(*address);
-    }
-  }
-  if (const auto checked = config::check(configuration); !checked) return refuse(checked.error());
-  auto resolved = resolve_driver(configuration.driver);
-  if (!resolved) return refuse(resolved.error());
-  configuration.driver = *resolved;
-  if (check_only) {
-    std::printf("the configuration is right: %zu tenants, driver %s\n",
-                configuration.tenants.size(), configuration.driver.c_str());
-    return 0;
-  }
-  log_open("sluiced", configuration.log_level, LogLevel::kInfo, "");
-  ::signal(SIGPIPE, SIG_IGN);
-  const std::string driver_path = configuration.driver;
-  server::Broker broker({std::move(configuration), (own_folder() / "sluice-worker").string()});
-  if (const auto opened = broker.open(); !opened) return refuse(opened.error());
-  std::string addresses;
-  for (const std::string& address : broker.addresses()) addresses += " " + address;
-  SLUICE_LOG_INFO("session", "serving{} driver={}", addresses, driver_path);
-  if (ready_fd >= 0) {
-    const std::string line = "ready" + addresses + "\n";
-    if (::write(ready_fd, line.data(), line.size()) < 0)
-      SLUICE_LOG_WARN("session", "the ready descriptor cannot be written");
-    ::close(ready_fd);
-  }
-  const auto ended = broker.run();
-  if (!ended) {
-    SLUICE_LOG_ERROR("session", "{}", ended.error().message);
-    return 1;
-  }
+  auto configuration = configuration_of(options);
+  if (!configuration) return refuse(configuration.error());
+  if (!options.is_check_only) return serve(options, std::move(*configuration));
+  std::printf("the configuration is right: %zu tenants, driver %s\n", configuration->tenants.size(),
+              configuration->driver.c_str());
   return 0;
 }

@@ -1,32 +1,17 @@
-// Sessions: from an authenticated client to a worker, and their end.
+// Sessions: from an authenticated client to a worker, and until that has ended.
 #include "server/broker/session.h"
 
 #include "common/format.h"
 #include "common/log.h"
-#include "protocol/wire.h"
 
 #include <nlohmann/json.hpp>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 
 namespace sluice::server {
-namespace {
-using namespace std::chrono_literals;
-constexpr auto kAttachTime = 10s;
-/// For a client that said goodbye: the worker ends by itself and reports its last figures.
-constexpr auto kEndGrace = 300ms;
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-}  // namespace
-
 void Broker::prestart() {
   while (idle_.size() < options_.config.prestart_workers) {
     auto worker = start_worker(options_.worker_executable);
@@ -57,7 +42,7 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   session->tenant = tenant;
   session->hello = hello;
   session->hello.token.clear();  // checked; nothing keeps it
-  session->started = Clock::now();
+  session->started = session->last_call = session->last_report = Clock::now();
   session->life_line = client;
   if (auto random = config::fill_random(session->key); !random)
     return refuse(client, wire::RefusalCode::kServer, random.error().message);
@@ -76,41 +61,67 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   start.tenant = tenant.name;
   start.memory_limit_bytes = {tenant.memory_limit_bytes};
   client->session = session;
+  watch_silence(client->fd.get());
   sessions_[session->id] = session;
   watch(session->worker.link.get(), [this, session] { on_link(session); });
   watch(session->worker.pidfd.get(), [this, session] { on_worker_exit(session); });
   // If the worker is gone already, its exit is seen next.
   static_cast<void>(link::send_message(session->worker.link.get(), start));
+  at(Clock::now() + options_.times.start, [this, weak = std::weak_ptr<Session>(session)] {
+    const auto late = weak.lock();
+    if (late == nullptr || late->is_welcome || late->is_ending) return;
+    if (const auto waiting = late->life_line.lock(); waiting != nullptr && waiting->fd.valid()) {
+      waiting->session = nullptr;
+      refuse(waiting, wire::RefusalCode::kServer,
+             "the worker did not load the driver in time; the server's log says more");
+    }
+    end_session(late);
+  });
   prestart();
+}
+
+const config::Tenant& Broker::tenant_of(const Session& session) const {
+  const config::Tenant* now = tenants_.find(session.tenant.name);
+  return now != nullptr ? *now : session.tenant;
 }
 
 std::uint64_t Broker::limit_of(const Session& session, std::uint32_t device) const {
   const std::uint64_t hardware =
       device < session.device_bytes.size() ? session.device_bytes[device] : 0;
-  return session.tenant.memory_limit_bytes != 0
-             ? std::min(session.tenant.memory_limit_bytes, hardware)
-             : hardware;
+  const std::uint64_t slice = tenant_of(session).memory_limit_bytes;
+  return slice != 0 ? std::min(slice, hardware) : hardware;
 }
 
 void Broker::on_link(const std::shared_ptr<Session>& session) {
   auto received = link::receive_message(session->worker.link.get());
   if (!received && received.error().code == ErrorCode::kTimeout) return;
-  if (!received) return unwatch(session->worker.link.get());  // the exit follows
+  if (!received) {
+    unwatch(session->worker.link.get());  // the exit follows
+    if (received.error().code == ErrorCode::kPeerClosed) return;
+    SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session->id,
+                     session->tenant.name, received.error().message);
+    ::kill(session->worker.pid, SIGKILL);
+    return;
+  }
   const auto answer = [&](std::uint32_t device, bool is_granted) {
     const auto sent = link::send_message(
         session->worker.link.get(),
         link::Answer{is_granted, ledger_.used_bytes(session->tenant.name, device),
                      limit_of(*session, device)});
     // A worker that asks and does not read must not hold up the others.
-    if (!sent) ::kill(session->worker.pid, SIGKILL);
+    if (sent) return;
+    SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session->id,
+                     session->tenant.name, sent.error().message);
+    ::kill(session->worker.pid, SIGKILL);
   };
   if (auto* ready = std::get_if<link::Ready>(&received->message)) {
     on_ready(session, *ready);
   } else if (const auto* failed = std::get_if<link::Failed>(&received->message)) {
     if (const auto client = session->life_line.lock()) {
       client->session = nullptr;
-      refuse(client, wire::RefusalCode::kServer, failed->message);
+      if (client->fd.valid()) refuse(client, wire::RefusalCode::kServer, failed->message);
     }
+    end_session(session);
   } else if (const auto* charge = std::get_if<link::Charge>(&received->message)) {
     answer(charge->device, ledger_.charge(session->id, session->tenant.name, charge->device,
                                           charge->bytes, limit_of(*session, charge->device)));
@@ -119,27 +130,36 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
   } else if (const auto* query = std::get_if<link::QueryMemory>(&received->message)) {
     answer(query->device, true);
   } else if (const auto* stats = std::get_if<link::Stats>(&received->message)) {
-    session->stats = *stats;
+    on_stats(*session, *stats);
   }
+}
+
+void Broker::on_stats(Session& session, const link::Stats& stats) {
+  const auto now = Clock::now();
+  if (stats.calls != session.stats.calls || stats.pending_calls > 0) session.last_call = now;
+  session.last_report = now;
+  session.is_warned = false;
+  session.stats = stats;
 }
 
 void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& ready) {
   const auto client = session->life_line.lock();
-  if (client == nullptr || !client->fd.valid() || session->is_welcome) return;
+  if (client == nullptr || !client->fd.valid() || session->is_welcome || session->is_ending) return;
+  devices_.clear();
   for (wire::DeviceRecord& device : ready.devices) {
     session->device_bytes.push_back(device.total_bytes);
-    if (session->tenant.memory_limit_bytes != 0)
-      device.total_bytes = std::min(device.total_bytes, session->tenant.memory_limit_bytes);
+    devices_.push_back({device.name, device.total_bytes, 0});
+    const auto index = static_cast<std::uint32_t>(session->device_bytes.size() - 1);
+    device.total_bytes = limit_of(*session, index);
   }
-  wire::Welcome welcome;
-  welcome.protocol_version = wire::kProtocolVersion;
+  wire::Welcome welcome = welcome_of(session->hello);
   welcome.session_id = session->id;
   welcome.session_key = session->key;
   welcome.driver_version = std::min(ready.driver_version, session->hello.cuda_version);
   welcome.worker_pid = session->worker.pid;
-  welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
   welcome.devices = std::move(ready.devices);
   session->is_welcome = true;
+  session->last_report = Clock::now();
   SLUICE_LOG_INFO("session",
                   "session opened session={} tenant={} client={}:{} program={} worker={}",
                   session->id, session->tenant.name, session->hello.host, session->hello.pid,
@@ -148,22 +168,35 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
     close_client(client);
     return end_session(session);
   }
-  at(Clock::now() + kAttachTime, [this, weak = std::weak_ptr<Session>(session)] {
+  at(Clock::now() + options_.times.attach, [this, weak = std::weak_ptr<Session>(session)] {
     const auto late = weak.lock();
-    if (late == nullptr || late->is_attached) return;
-    SLUICE_LOG_WARN("session", "session={} did not open its data connection in time", late->id);
-    end_session(late);
+    if (late == nullptr || late->is_attached || late->is_ending) return;
+    end_session(late, wire::EndingCode::kServer, "the data connection did not come in time");
+  });
+}
+
+void Broker::kill_later(const std::shared_ptr<Session>& session, std::chrono::milliseconds time) {
+  at(Clock::now() + time, [weak = std::weak_ptr<Session>(session)] {
+    if (const auto late = weak.lock()) ::kill(late->worker.pid, SIGKILL);
   });
 }
 
 void Broker::end_session(const std::shared_ptr<Session>& session) {
   if (session->is_ending) return;
   session->is_ending = true;
-  const auto kill_now = [weak = std::weak_ptr<Session>(session)] {
-    if (const auto late = weak.lock()) ::kill(late->worker.pid, SIGKILL);
-  };
-  if (!session->is_attached) return kill_now();
-  at(Clock::now() + kEndGrace, kill_now);
+  kill_later(session,
+             session->is_attached ? options_.times.last_report : std::chrono::milliseconds(0));
+}
+
+void Broker::end_session(const std::shared_ptr<Session>& session, wire::EndingCode code,
+                         const std::string& why) {
+  if (session->is_ending) return;
+  SLUICE_LOG_WARN("session", "session={} tenant={} is ended: {}", session->id, session->tenant.name,
+                  why);
+  tell(*session, {code, why, 0});
+  end_session(session);
+  if (session->is_attached)
+    static_cast<void>(link::send_message(session->worker.link.get(), link::Stop{}));
 }
 
 void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
@@ -174,10 +207,12 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
   unwatch(session->worker.pidfd.get());
   ledger_.drop(session->id, session->tenant.name);
   sessions_.erase(session->id);
-  const bool was_killed = WIFSIGNALED(status) && !session->is_ending;
-  if (was_killed)
+  if (WIFSIGNALED(status) && !session->is_ending) {
     SLUICE_LOG_WARN("session", "the worker of session={} tenant={} died of signal {}", session->id,
                     session->tenant.name, WTERMSIG(status));
+    tell(*session, {wire::EndingCode::kWorker,
+                    format("the worker process died of signal {}", WTERMSIG(status)), 0});
+  }
   if (const auto client = session->life_line.lock()) {
     client->session = nullptr;
     if (!session->is_welcome && client->fd.valid())

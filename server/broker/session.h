@@ -15,15 +15,16 @@ struct Broker::Client {
 
 struct Broker::Session {
   std::uint64_t id = 0;
-  config::Tenant tenant;
-  wire::Hello hello;
+  config::Tenant tenant;  ///< as it was when the session began
+  wire::Hello hello;      ///< printable, and without the token
   wire::SessionKey key{};
   WorkerProcess worker;
   std::weak_ptr<Client> life_line;
   std::vector<std::uint64_t> device_bytes;
   link::Stats stats;
-  Clock::time_point started;
-  bool is_welcome = false, is_attached = false, is_ending = false;
+  Clock::time_point started, last_call, last_report;
+  bool is_welcome = false, is_attached = false, is_ending = false, is_suspect = false;
+  bool is_warned = false;  ///< of a worker that is silent
 };
 
 }  // namespace sluice::server

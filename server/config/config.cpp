@@ -1,84 +1,15 @@
 #include "server/config/config.h"
 
 #include "common/format.h"
-#include "server/config/nearest.h"
-#include "server/config/size.h"
+#include "server/config/section.h"
 
 #include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
 
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-
 namespace sluice::config {
 namespace {
-
-/// One table being read: gives errors their place and finds keys that nobody asked for.
-class Section {
- public:
-  Section(const toml::table& table, std::string where, const std::string& path)
-      : table_(table), where_(std::move(where)), path_(path) {}
-
-  template <class T>
-  Status read(std::string_view key, T* out) {
-    known_.push_back(key);
-    const toml::node* node = table_.get(key);
-    if (node == nullptr) return {};
-    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) {
-      const auto value = node->value_exact<T>();
-      if (!value)
-        return wrong(*node, key, std::is_same_v<T, bool> ? "true or false" : "a text in quotes");
-      *out = *value;
-    } else {
-      const auto value = node->value_exact<std::int64_t>();
-      if (!value || *value < 0 || *value > 1'000'000)
-        return wrong(*node, key, "a number from 0 to 1000000");
-      *out = static_cast<T>(*value);
-    }
-    return {};
-  }
-
-  Status read_size(std::string_view key, std::uint64_t* out) {
-    std::string text;
-    SLUICE_CHECK(read(key, &text));
-    if (text.empty()) return {};
-    auto size = parse_size(text);
-    if (!size) return wrong(*table_.get(key), key, size.error().message);
-    *out = *size;
-    return {};
-  }
-
-  const toml::node* get(std::string_view key) {
-    known_.push_back(key);
-    return table_.get(key);
-  }
-
-  Status finish() const {
-    for (const auto& [key, node] : table_) {
-      const std::string_view name = key.str();
-      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      const std::string_view like = nearest(name, known_);
-      return fail(ErrorCode::kInvalidArgument,
-                  format("{}:{}: unknown key \"{}\" in {}{}", path_, node.source().begin.line, name,
-                         where_, like.empty() ? "" : format("; did you mean \"{}\"?", like)));
-    }
-    return {};
-  }
-
-  [[nodiscard]] tl::unexpected<Error> wrong(const toml::node& node, std::string_view key,
-                                            std::string_view wanted) const {
-    return fail(ErrorCode::kInvalidArgument, format("{}:{}: {} in {}: expected {}", path_,
-                                                    node.source().begin.line, key, where_, wanted));
-  }
-
- private:
-  const toml::table& table_;
-  std::string where_;
-  const std::string& path_;
-  std::vector<std::string_view> known_;
-};
 
 Status read_server(const toml::table& table, const std::string& path, Config* out) {
   Section s(table, "[server]", path);
@@ -89,6 +20,11 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   SLUICE_CHECK(s.read("allow_plaintext_network", &out->allow_plaintext_network));
   SLUICE_CHECK(s.read("max_sessions", &out->max_sessions));
   SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers));
+  SLUICE_CHECK(s.read("state_dir", &out->state_dir));
+  SLUICE_CHECK(s.read_duration("grace", &out->grace));
+  SLUICE_CHECK(s.read_duration("drain_timeout", &out->drain_timeout));
+  SLUICE_CHECK(s.read_duration("heartbeat", &out->heartbeat));
+  SLUICE_CHECK(s.read_duration("heartbeat_timeout", &out->heartbeat_timeout));
   if (const toml::node* listen = s.get("listen"); listen != nullptr) {
     if (!listen->is_array())
       return s.wrong(*listen, "listen",
@@ -104,6 +40,13 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   return s.finish();
 }
 
+Status read_control(const toml::table& table, const std::string& path, Control* out) {
+  Section s(table, "[control]", path);
+  SLUICE_CHECK(s.read("socket", &out->socket));
+  SLUICE_CHECK(s.read("group", &out->group));
+  return s.finish();
+}
+
 Result<Tenant> read_tenant(const toml::table& table, const std::string& path) {
   Section s(table, "[[tenant]]", path);
   Tenant tenant;
@@ -113,6 +56,8 @@ Result<Tenant> read_tenant(const toml::table& table, const std::string& path) {
   SLUICE_CHECK(s.read("token_file", &file));
   SLUICE_CHECK(s.read_size("memory_limit", &tenant.memory_limit_bytes));
   SLUICE_CHECK(s.read("max_sessions", &tenant.max_sessions));
+  SLUICE_CHECK(s.read_duration("idle_timeout", &tenant.idle_timeout));
+  SLUICE_CHECK(s.read_duration("max_duration", &tenant.max_duration));
   SLUICE_CHECK(s.finish());
   const auto incomplete = [&](const std::string& what) {
     return fail(ErrorCode::kInvalidArgument, format("{}:{}: tenant \"{}\": {}", path,
@@ -153,6 +98,10 @@ Result<Config> parse(const std::string& text, const std::string& path) {
     if (!server->is_table()) return top.wrong(*server, "server", "a [server] section");
     SLUICE_CHECK(read_server(*server->as_table(), path, &config));
   }
+  if (const toml::node* control = top.get("control"); control != nullptr) {
+    if (!control->is_table()) return top.wrong(*control, "control", "a [control] section");
+    SLUICE_CHECK(read_control(*control->as_table(), path, &config.control));
+  }
   std::set<std::string> names;
   if (const toml::node* tenants = top.get("tenant"); tenants != nullptr) {
     if (!tenants->is_array())
@@ -179,6 +128,14 @@ Result<Config> load(const std::string& path) {
   return parse(text.str(), path);
 }
 
+std::string control_socket(const Config& config) {
+  if (config.control.socket == "none") return "";
+  if (!config.control.socket.empty()) return config.control.socket;
+  for (const transport::Address& address : config.listen)
+    if (address.kind == transport::Address::Kind::kUnix) return address.path + ".control";
+  return "";
+}
+
 Status check(const Config& config) {
   constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
   if (std::find(std::begin(kLevels), std::end(kLevels), config.log_level) == std::end(kLevels))
@@ -189,9 +146,18 @@ Status check(const Config& config) {
     return fail(ErrorCode::kInvalidArgument,
                 "no listen address: set listen in [server] or use --listen, e.g. --listen "
                 "unix:/run/sluiced.sock");
-  if (config.tenants.empty())
+  if (config.tenants.empty() && control_socket(config).empty())
     return fail(ErrorCode::kInvalidArgument,
                 "no tenant: add a [[tenant]] section (name, token_sha256 or token_file)");
+  using namespace std::chrono_literals;
+  if (config.grace < 2s || config.grace > 2min)
+    return fail(ErrorCode::kInvalidArgument,
+                "grace in [server]: expected a time from 2s to 2m (TCP's own patience)");
+  if (config.heartbeat > 1h || config.heartbeat_timeout > 24h ||
+      (config.heartbeat > 0s && config.heartbeat_timeout < 2 * config.heartbeat))
+    return fail(ErrorCode::kInvalidArgument,
+                "heartbeat in [server]: expected up to 1h, and a heartbeat_timeout of at least "
+                "twice as much");
   for (const transport::Address& address : config.listen)
     if (!is_loopback(address) && !config.allow_plaintext_network)
       return fail(ErrorCode::kInvalidArgument,

@@ -6,17 +6,33 @@
 #include "server/config/token.h"
 #include "transport/transport.h"
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace sluice::config {
 
+inline constexpr std::uint32_t kSessionCountMax = 1'000'000;  ///< in max_sessions
+
 struct Tenant {
   std::string name;
-  TokenHash token_hash{};
+  std::optional<TokenHash> token_hash;   ///< none: nobody is let in (revoked)
   std::uint64_t memory_limit_bytes = 0;  ///< on each device; 0 = the device's own size
   std::uint32_t max_sessions = 64;
+  std::chrono::milliseconds idle_timeout{0};  ///< without a CUDA call; 0 = none
+  std::chrono::milliseconds max_duration{0};  ///< of a session; 0 = none
+};
+
+/// Where sluicectl finds the server.
+struct Control {
+  /// Path of the UNIX socket; empty: beside the first UNIX address of `listen`, with ".control"
+  /// appended; "none": no control.
+  std::string socket;
+  std::string group;  ///< may use it too (mode 0660); empty: the server's user alone (0600)
+
+  bool operator==(const Control&) const = default;
 };
 
 struct Config {
@@ -28,13 +44,23 @@ struct Config {
   bool allow_plaintext_network = false;
   std::uint32_t max_sessions = 256;
   std::uint32_t prestart_workers = 1;
+  /// For what sluicectl changes; empty: such changes end with the server.
+  std::string state_dir;
+  std::chrono::milliseconds grace{30'000};     ///< a silent client is kept for this long
+  std::chrono::milliseconds drain_timeout{0};  ///< at SIGTERM, for sessions to end by themselves
+  std::chrono::milliseconds heartbeat{1'000};  ///< advice to clients
+  std::chrono::milliseconds heartbeat_timeout{5'000};
+  Control control;
   std::vector<Tenant> tenants;
 };
 
 /// Err(kInvalidArgument) names the file, the line, the key, and what would be accepted.
 Result<Config> load(const std::string& path);
 Result<Config> parse(const std::string& text, const std::string& path);
-/// What load() cannot know: at least one listen address, plain TCP on loopback only unless allowed.
+/// The path of the control socket; empty if there is none.
+std::string control_socket(const Config& config);
+/// What load() cannot know: at least one listen address, plain TCP on loopback only unless allowed,
+/// a tenant unless sluicectl can add one.
 Status check(const Config& config);
 
 }  // namespace sluice::config

@@ -43,4 +43,14 @@ TEST(Ledger, ForgetsExactlyWhatADeadSessionHeld) {
   EXPECT_EQ(0u, ledger.used_bytes("a", 1));
 }
 
+TEST(Ledger, AddsUpADeviceAndASession) {
+  Ledger ledger;
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 30, 100));
+  EXPECT_TRUE(ledger.charge(1, "a", 1, 20, 100));
+  EXPECT_TRUE(ledger.charge(2, "b", 0, 10, 100));
+  EXPECT_EQ(40u, ledger.used_bytes(0));
+  EXPECT_EQ(50u, ledger.held_bytes(1));
+  EXPECT_EQ(10u, ledger.held_bytes(2));
+}
+
 }  // namespace sluice::server

@@ -1,0 +1,110 @@
+// Who is let in, and which data connection belongs to whom.
+#include "common/format.h"
+#include "common/log.h"
+#include "protocol/opcodes.h"
+#include "protocol/wire.h"
+#include "server/broker/broker.h"
+#include "server/broker/session.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace sluice::server {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello) {
+  using Code = wire::RefusalCode;
+  if (hello.protocol_version != wire::kProtocolVersion ||
+      hello.opcode_table_hash != wire::kOpcodeTableHash) {
+    const char* which = hello.protocol_version > wire::kProtocolVersion ? "update the server"
+                        : hello.protocol_version < wire::kProtocolVersion
+                            ? "update the client's Sluice libraries"
+                            : "install the same release of Sluice on both sides";
+    return refuse(client, Code::kVersion,
+                  format("version mismatch: the client speaks protocol {} (table {:x}), the server "
+                         "{} (table {:x}); {}",
+                         hello.protocol_version, hello.opcode_table_hash, wire::kProtocolVersion,
+                         wire::kOpcodeTableHash, which));
+  }
+  if (phase_ != Phase::kServing)
+    return refuse(client, Code::kServer, "the server is stopping; try again later");
+  const config::Tenant* tenant = tenants_.find(hello.tenant);
+  const config::TokenHash hash =
+      config::hash_token(hello.token);  // also for unknown tenants: the same work
+  if (tenant == nullptr)
+    return refuse(client, Code::kUnknownTenant,
+                  format("unknown tenant \"{}\": check SLUICE_TENANT or --tenant, or add the "
+                         "tenant (sluicectl tenant set) on the server",
+                         hello.tenant));
+  if (!tenant->token_hash || !config::is_same_hash(hash, *tenant->token_hash))
+    return refuse(client, Code::kWrongToken,
+                  format("wrong token for tenant \"{}\": check SLUICE_TOKEN_FILE or --token-file",
+                         hello.tenant));
+  // A session whose client is gone is gone for the tenant; the next one need not wait for it.
+  const auto running = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& s) {
+    return s.second->tenant.name == tenant->name && !s.second->is_ending;
+  });
+  if (static_cast<std::uint32_t>(running) >= tenant->max_sessions)
+    return refuse(
+        client, Code::kTenantFull,
+        format(
+            "tenant \"{}\" has {} sessions, which is its limit; end one or raise its max_sessions",
+            tenant->name, running));
+  if (sessions_.size() >= options_.config.max_sessions)
+    return refuse(client, Code::kServer,
+                  format("the server has {} sessions, which is its limit; try later or raise "
+                         "max_sessions in [server]",
+                         sessions_.size()));
+  if ((hello.feature_bits & wire::kFeatureCheckOnly) != 0) {
+    send(*client, welcome_of(hello));
+    return close_client(client);
+  }
+  start_session(client, *tenant, hello);
+}
+
+wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
+  wire::Welcome welcome;
+  welcome.protocol_version = wire::kProtocolVersion;
+  welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly;
+  welcome.driver_version = hello.cuda_version;
+  welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
+  welcome.heartbeat_ms = static_cast<std::uint32_t>(options_.config.heartbeat.count());
+  welcome.heartbeat_timeout_ms =
+      static_cast<std::uint32_t>(options_.config.heartbeat_timeout.count());
+  return welcome;
+}
+
+void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach) {
+  for (const auto& [id, session] : sessions_) {
+    std::uint8_t difference = 0;  // in constant time
+    for (std::size_t i = 0; i < attach.session_key.size(); ++i)
+      difference |= static_cast<std::uint8_t>(attach.session_key[i] ^ session->key[i]);
+    if (difference != 0 || session->is_attached || !session->is_welcome || session->is_ending)
+      continue;
+    session->is_attached = true;
+    // The life line alone decides whether a client is there: one that a debugger has stopped, with
+    // data waiting for it, must not lose its data connection.
+    const int no = 0;
+    ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
+    if (!send(*client, wire::Attached{}) ||
+        !link::send_message(session->worker.link.get(), link::AttachData{}, client->fd.get())) {
+      close_client(client);
+      return end_session(session);
+    }
+    return close_client(client);  // the worker has its own descriptor
+  }
+  SLUICE_LOG_WARN("session", "a data connection with an unknown session key is closed");
+  close_client(client);
+}
+
+}  // namespace sluice::server

@@ -1,0 +1,45 @@
+// Who may use the server: the tenants of sluiced.toml with the changes of sluicectl on top.
+// Confined to the broker's thread.
+#pragma once
+
+#include "common/result.h"
+#include "server/config/config.h"
+#include "server/config/overrides.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::server {
+
+class TenantTable {
+ public:
+  TenantTable() = default;
+  /// `state_dir` empty: changes are kept in memory only. It is created if need be. Errors: the
+  /// state file is damaged or cannot be read.
+  static Result<TenantTable> open(std::vector<config::Tenant> from_file,
+                                  const std::string& state_dir);
+
+  [[nodiscard]] const std::vector<config::Tenant>& all() const { return tenants_; }
+  /// nullptr if there is none; valid until the next change.
+  [[nodiscard]] const config::Tenant* find(std::string_view name) const;
+  [[nodiscard]] std::string source_of(std::string_view name) const;  ///< as in TenantInfo
+  [[nodiscard]] const std::string& state_file() const { return state_file_; }
+
+  /// sluiced.toml was read again.
+  void replace_file(std::vector<config::Tenant> from_file);
+  /// Nothing is changed unless it could be saved. Err(kInvalidArgument) for a name that could not
+  /// be typed: 1 to 64 letters, digits and ". _ - @".
+  Status change(const std::string& name, const config::TenantOverride& change);
+  /// Err(kNotFound).
+  Status remove(const std::string& name);
+
+ private:
+  Status keep(config::Overrides overrides);
+
+  std::vector<config::Tenant> from_file_, tenants_;
+  config::Overrides overrides_;
+  std::string state_file_;
+};
+
+}  // namespace sluice::server

@@ -1,0 +1,55 @@
+#include "server/config/section.h"
+
+#include "common/format.h"
+#include "server/config/duration.h"
+#include "server/config/nearest.h"
+#include "server/config/size.h"
+
+#include <algorithm>
+
+namespace sluice::config {
+
+Status Section::read_size(std::string_view key, std::uint64_t* out) {
+  std::string text;
+  SLUICE_CHECK(read(key, &text));
+  if (text.empty()) return {};
+  auto size = parse_size(text);
+  if (!size) return wrong(*table_.get(key), key, size.error().message);
+  *out = *size;
+  return {};
+}
+
+Status Section::read_duration(std::string_view key, std::chrono::milliseconds* out) {
+  std::string text;
+  SLUICE_CHECK(read(key, &text));
+  if (text.empty()) return {};
+  auto time = parse_duration(text);
+  if (!time) return wrong(*table_.get(key), key, time.error().message);
+  *out = *time;
+  return {};
+}
+
+const toml::node* Section::get(std::string_view key) {
+  known_.push_back(key);
+  return table_.get(key);
+}
+
+Status Section::finish() const {
+  for (const auto& [key, node] : table_) {
+    const std::string_view name = key.str();
+    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    const std::string_view like = nearest(name, known_);
+    return fail(ErrorCode::kInvalidArgument,
+                format("{}:{}: unknown key \"{}\" in {}{}", path_, node.source().begin.line, name,
+                       where_, like.empty() ? "" : format("; did you mean \"{}\"?", like)));
+  }
+  return {};
+}
+
+tl::unexpected<Error> Section::wrong(const toml::node& node, std::string_view key,
+                                     std::string_view wanted) const {
+  return fail(ErrorCode::kInvalidArgument, format("{}:{}: {} in {}: expected {}", path_,
+                                                  node.source().begin.line, key, where_, wanted));
+}
+
+}  // namespace sluice::config

@@ -1,0 +1,188 @@
+#include "server/control/service.h"
+
+#include "common/format.h"
+#include "common/log.h"
+#include "server/control/convert.h"
+#include "transport/transport.h"
+
+#include <capnp/rpc-twoparty.h>
+#include <grp.h>
+#include <kj/async-io.h>
+#include <kj/async.h>
+#include <kj/io.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <functional>
+#include <future>
+#include <utility>
+
+namespace sluice::server::control {
+namespace {
+
+template <class Value>
+using Fulfiller = kj::Own<kj::CrossThreadPromiseFulfiller<Value>>;
+
+/// One method per method of control.capnp: ask the broker, write down what it said.
+class ControlServer final : public capnp_control::Control::Server {
+ public:
+  ControlServer(Administration& administration, const Post& post)
+      : administration_(administration), post_(post) {}
+
+  kj::Promise<void> server(ServerContext context) override {
+    return ask<ServerInfo>([](Administration& a) { return a.server(); })
+        .then(
+            [context](ServerInfo info) mutable { write(info, context.getResults().initServer()); });
+  }
+  kj::Promise<void> sessions(SessionsContext context) override {
+    return ask<std::vector<SessionInfo>>([](Administration& a) { return a.sessions(); })
+        .then([context](std::vector<SessionInfo> list) mutable {
+          auto out = context.getResults().initSessions(static_cast<unsigned>(list.size()));
+          for (unsigned i = 0; i < out.size(); ++i) write(list[i], out[i]);
+        });
+  }
+  kj::Promise<void> tenants(TenantsContext context) override {
+    return ask<std::vector<TenantInfo>>([](Administration& a) { return a.tenants(); })
+        .then([context](std::vector<TenantInfo> list) mutable {
+          auto out = context.getResults().initTenants(static_cast<unsigned>(list.size()));
+          for (unsigned i = 0; i < out.size(); ++i) write(list[i], out[i]);
+        });
+  }
+  kj::Promise<void> setTenant(SetTenantContext context) override {
+    const auto change = context.getParams().getChange();
+    return change_with(context, [name = text(change.getName()), change = read(change)](
+                                    Administration& a) { return a.set_tenant(name, change); });
+  }
+  kj::Promise<void> removeTenant(RemoveTenantContext context) override {
+    const auto params = context.getParams();
+    return change_with(context,
+                       [name = text(params.getName()), is_forced = params.getIsForced()](
+                           Administration& a) { return a.remove_tenant(name, is_forced); });
+  }
+  kj::Promise<void> newToken(NewTokenContext context) override {
+    return change_with(context, [name = text(context.getParams().getTenant())](Administration& a) {
+      return a.new_token(name);
+    });
+  }
+  kj::Promise<void> revokeToken(RevokeTokenContext context) override {
+    return change_with(context, [name = text(context.getParams().getTenant())](Administration& a) {
+      return a.revoke_token(name);
+    });
+  }
+  kj::Promise<void> killSession(KillSessionContext context) override {
+    return count_with(context, [id = context.getParams().getId()](Administration& a) {
+      return a.kill_session(id);
+    });
+  }
+  kj::Promise<void> killTenant(KillTenantContext context) override {
+    return count_with(context, [name = text(context.getParams().getTenant())](Administration& a) {
+      return a.kill_tenant(name);
+    });
+  }
+  kj::Promise<void> reload(ReloadContext context) override {
+    return ask<Result<std::string>>([](Administration& a) { return a.reload(); })
+        .then([context](Result<std::string> summary) mutable {
+          if (summary)
+            context.getResults().setSummary(*summary);
+          else
+            write(summary.error(), context.getResults().initProblem());
+        });
+  }
+
+ private:
+  /// Runs `question` in the broker's thread. If that one is over, the promise is broken.
+  template <class Value>
+  kj::Promise<Value> ask(std::function<Value(Administration&)> question) {
+    auto pair = kj::newPromiseAndCrossThreadFulfiller<Value>();
+    // Shared because std::function wants copies; the last one is the broker's.
+    auto fulfiller = std::make_shared<Fulfiller<Value>>(kj::mv(pair.fulfiller));
+    post_([this, fulfiller, question = std::move(question)] {
+      (*fulfiller)->fulfill(question(administration_));
+    });
+    return kj::mv(pair.promise);
+  }
+
+  template <class Context>
+  kj::Promise<void> change_with(Context context,
+                                std::function<Result<Changed>(Administration&)> question) {
+    return ask<Result<Changed>>(std::move(question))
+        .then([context](Result<Changed> changed) mutable {
+          auto out = context.getResults().initChanged();
+          if (changed)
+            write(*changed, out);
+          else
+            write(changed.error(), out.initProblem());
+        });
+  }
+
+  template <class Context>
+  kj::Promise<void> count_with(Context context,
+                               std::function<Result<std::uint32_t>(Administration&)> question) {
+    return ask<Result<std::uint32_t>>(std::move(question))
+        .then([context](Result<std::uint32_t> count) mutable {
+          if (count)
+            context.getResults().setCount(*count);
+          else
+            write(count.error(), context.getResults().initProblem());
+        });
+  }
+
+  Administration& administration_;
+  const Post& post_;
+};
+
+/// The socket is private until the group is set, so that nobody slips in between.
+Status open_to_group(const std::string& path, const std::string& group) {
+  const struct group* entry = ::getgrnam(group.c_str());
+  if (entry == nullptr)
+    return fail(ErrorCode::kInvalidArgument,
+                format("group \"{}\" in [control]: this machine has no such group", group));
+  if (::chown(path.c_str(), static_cast<uid_t>(-1), entry->gr_gid) != 0 ||
+      ::chmod(path.c_str(), 0660) != 0)
+    return fail(system_error("giving " + path + " to group " + group, errno));
+  return {};
+}
+
+}  // namespace
+
+struct Service::Stop {
+  kj::Own<kj::CrossThreadPromiseFulfiller<void>> fulfiller;
+};
+
+Service::Service(std::string path) : path_(std::move(path)), stop_(std::make_unique<Stop>()) {}
+
+Result<std::unique_ptr<Service>> Service::start(const std::string& path, const std::string& group,
+                                                Administration& administration, Post post) {
+  SLUICE_TRY(const transport::Address address, transport::parse_address("unix:" + path));
+  SLUICE_TRY(Fd listener, transport::listen_socket(address, 0600));
+  std::unique_ptr<Service> service(new Service(path));
+  if (!group.empty()) SLUICE_CHECK(open_to_group(path, group));
+  std::promise<void> is_ready;
+  service->thread_ = std::thread([self = service.get(), fd = listener.release(), &administration,
+                                  post = std::move(post), &is_ready]() mutable {
+    try {
+      auto io = kj::setupAsyncIo();
+      auto stop = kj::newPromiseAndCrossThreadFulfiller<void>();
+      self->stop_->fulfiller = kj::mv(stop.fulfiller);
+      is_ready.set_value();
+      capnp::TwoPartyServer server(kj::heap<ControlServer>(administration, post));
+      auto receiver = io.lowLevelProvider->wrapListenSocketFd(kj::AutoCloseFd(fd));
+      server.listen(*receiver).exclusiveJoin(kj::mv(stop.promise)).wait(io.waitScope);
+    } catch (const kj::Exception& error) {
+      SLUICE_LOG_ERROR("session", "the control service ended: {}", error.getDescription().cStr());
+    }
+  });
+  is_ready.get_future().wait();
+  return service;
+}
+
+Service::~Service() {
+  if (thread_.joinable()) {
+    stop_->fulfiller->fulfill();
+    thread_.join();
+  }
+  ::unlink(path_.c_str());
+}
+
+}  // namespace sluice::server::control

@@ -1,0 +1,180 @@
+// What an administrator changes while the server runs: it must take effect, last, and leave
+// everybody else alone.
+#include "broker_fixture.h"
+
+namespace sluice::server {
+namespace {
+
+using Code = wire::RefusalCode;
+
+class AdministrationTest : public BrokerFixture {
+ protected:
+  void keep_state() { config_.state_dir = folder_ + "/state"; }
+  void restart() {
+    stop();
+    start();
+  }
+  Result<control::Changed> set(const std::string& tenant, const config::TenantOverride& change) {
+    return ask([&](Broker& b) { return b.set_tenant(tenant, change); });
+  }
+  [[nodiscard]] control::TenantInfo tenant(const std::string& name) {
+    for (const auto& one : ask([](Broker& b) { return b.tenants(); }))
+      if (one.name == name) return one;
+    return {};
+  }
+};
+
+TEST_F(AdministrationTest, ATenantMadeAtRunTimeIsLetInWithItsTokenAlsoAfterARestart) {
+  keep_state();
+  start();
+  config::TenantOverride change;
+  change.memory_limit_bytes = 8192;
+  ASSERT_TRUE(set("new", change).has_value());
+  EXPECT_EQ(Code::kWrongToken, refusal_of(hello_of("new", "")).code) << "no token, no entry";
+  const auto made = ask([](Broker& b) { return b.new_token("new"); });
+  ASSERT_TRUE(made.has_value());
+  EXPECT_EQ(64u, made->token.size());
+  EXPECT_EQ("", made->warning);
+  EXPECT_EQ(8192u, open(hello_of("new", made->token)).welcome.devices.at(0).total_bytes);
+  restart();
+  EXPECT_EQ(8192u, open(hello_of("new", made->token)).welcome.devices.at(0).total_bytes);
+}
+
+TEST_F(AdministrationTest, TheStateFileHoldsNoToken) {
+  keep_state();
+  start();
+  ASSERT_TRUE(set("new", {}).has_value());
+  const auto made = ask([](Broker& b) { return b.new_token("new"); });
+  std::ifstream file(config_.state_dir + "/tenants.toml");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_EQ(std::string::npos, text.find(made->token));
+  EXPECT_NE(std::string::npos, text.find(config::hash_text(config::hash_token(made->token))));
+}
+
+TEST_F(AdministrationTest, WithoutAStateFileAChangeSaysThatItWillNotLast) {
+  start();
+  const auto changed = set("new", {});
+  ASSERT_TRUE(changed.has_value());
+  EXPECT_NE(std::string::npos, changed->warning.find("state_dir"));
+}
+
+TEST_F(AdministrationTest, ANewTokenReplacesTheOldOneAndARevokedOneLetsNobodyIn) {
+  start();
+  const auto made = ask([](Broker& b) { return b.new_token("good"); });
+  const Client running = open(hello_of("good", made->token));
+  EXPECT_EQ(Code::kWrongToken, refusal_of(hello_of("good")).code) << "the old token still works";
+  ask([](Broker& b) { return b.revoke_token("good").has_value(); });
+  EXPECT_EQ(Code::kWrongToken, refusal_of(hello_of("good", made->token)).code);
+  EXPECT_EQ('r', running.data.command('r')) << "revoking is not killing";
+}
+
+TEST_F(AdministrationTest, ALimitAppliesToSessionsThatRun) {
+  start();
+  const Client client = open("good");
+  EXPECT_EQ('1', client.data.command('c', 1 << 19));
+  config::TenantOverride change;
+  change.memory_limit_bytes = 1 << 19;
+  ASSERT_TRUE(set("good", change).has_value());
+  EXPECT_EQ('0', client.data.command('c', 1)) << "a lowered limit is not enforced";
+  change.memory_limit_bytes = 1 << 20;
+  ASSERT_TRUE(set("good", change).has_value());
+  EXPECT_EQ('1', client.data.command('c', 1 << 19)) << "a raised limit does not help";
+  change = {};
+  change.max_duration = 1ms;
+  ASSERT_TRUE(set("good", change).has_value());
+  EXPECT_EQ(wire::EndingCode::kDuration,
+            client.life_line.hear_a<wire::Ending>().value_or(wire::Ending{}).code);
+}
+
+TEST_F(AdministrationTest, ARemovedTenantStaysRemovedAndComesBackAsTheFileHasIt) {
+  keep_state();
+  start();
+  config::TenantOverride change;
+  change.max_sessions = 7;
+  ASSERT_TRUE(set("good", change).has_value());
+  EXPECT_EQ("both", tenant("good").source);
+  ASSERT_TRUE(ask([](Broker& b) { return b.remove_tenant("good", false); }).has_value());
+  EXPECT_EQ(Code::kUnknownTenant, refusal_of(hello_of("good")).code);
+  restart();
+  EXPECT_EQ(Code::kUnknownTenant, refusal_of(hello_of("good")).code) << "sluiced.toml won";
+  ASSERT_TRUE(set("good", {}).has_value());
+  EXPECT_EQ(64u, tenant("good").max_sessions);
+  open("good");
+}
+
+TEST_F(AdministrationTest, ATenantWithSessionsIsRemovedByForceOnly) {
+  start();
+  const Client client = open("good");
+  const auto refused = ask([](Broker& b) { return b.remove_tenant("good", false); });
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(std::string::npos, refused.error().message.find("--force"));
+  EXPECT_EQ('r', client.data.command('r'));
+  ASSERT_TRUE(ask([](Broker& b) { return b.remove_tenant("good", true); }).has_value());
+  EXPECT_EQ(wire::EndingCode::kKilled,
+            client.life_line.hear_a<wire::Ending>().value_or(wire::Ending{}).code);
+}
+
+TEST_F(AdministrationTest, KillsWhatItIsToldAndNothingElse) {
+  start();
+  const Client first = open("good");
+  const Client second = open("good");
+  const Client other = open("other");
+  const auto kill = [&](std::uint64_t id) {
+    return ask([&](Broker& b) { return b.kill_session(id); });
+  };
+  EXPECT_TRUE(kill(first.welcome.session_id).has_value());
+  EXPECT_EQ(ErrorCode::kNotFound, kill(999).error().code);
+  EXPECT_EQ('r', second.data.command('r'));
+  EXPECT_EQ(1u, ask([](Broker& b) { return b.kill_tenant("good"); }).value());
+  EXPECT_TRUE(second.life_line.hear_a<wire::Ending>().has_value());
+  EXPECT_EQ('r', other.data.command('r'));
+  EXPECT_EQ(ErrorCode::kNotFound,
+            ask([](Broker& b) { return b.kill_tenant("nobody"); }).error().code);
+}
+
+TEST_F(AdministrationTest, RefusesNamesThatNobodyCouldType) {
+  start();
+  for (const std::string name : {"", "a b", "a\nb", "a\"b", "\xff"})
+    EXPECT_FALSE(set(name, {}).has_value()) << name;
+  EXPECT_FALSE(set(std::string(65, 'a'), {}).has_value());
+  EXPECT_TRUE(set(std::string(64, 'a'), {}).has_value());
+}
+
+TEST_F(AdministrationTest, AReloadTakesNewTenantsAndKeepsTheChangesOfSluicectl) {
+  reload_ = [this]() -> Result<config::Config> { return config_; };
+  start();
+  config::TenantOverride change;
+  change.max_sessions = 7;
+  ASSERT_TRUE(set("good", change).has_value());
+  add_tenant("late");
+  config_.tenants[0].memory_limit_bytes = 4096;
+  ASSERT_TRUE(ask([](Broker& b) { return b.reload(); }).has_value());
+  open("late");
+  EXPECT_EQ(7u, tenant("good").max_sessions);
+  EXPECT_EQ(4096u, tenant("good").memory_limit_bytes);
+}
+
+TEST_F(AdministrationTest, AReloadNamesWhatWaitsForARestart) {
+  reload_ = [this]() -> Result<config::Config> {
+    config::Config next = config_;
+    next.driver = "/another/driver";
+    return next;
+  };
+  start();
+  const auto summary = ask([](Broker& b) { return b.reload(); });
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_NE(std::string::npos, summary->find("restart: driver"));
+  EXPECT_EQ("/a/driver", ask([](Broker& b) { return b.server().driver; }));
+}
+
+TEST_F(AdministrationTest, AFailedReloadChangesNothing) {
+  reload_ = []() -> Result<config::Config> {
+    return fail(ErrorCode::kInvalidArgument, "line 3 is wrong");
+  };
+  start();
+  EXPECT_FALSE(ask([](Broker& b) { return b.reload(); }).has_value());
+  open("good");
+}
+
+}  // namespace
+}  // namespace sluice::server

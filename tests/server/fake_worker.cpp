@@ -1,0 +1,129 @@
+// A sluice-worker without CUDA for the broker's tests. What it does wrong is the first part of its
+// tenant's name ("failing", "deaf.2" ...); any other tenant gets a worker that behaves: it obeys
+// one-letter commands on the data connection and answers each with one byte.
+//   'c' u64 bytes: charge device 0; answers '1' or '0'     'r': report; answers 'r'
+//   'p': a call is pending from now on, and reported so                    'x': dies
+#include "server/link.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::server;
+
+constexpr int kReportMs = 50;
+link::Stats g_stats;
+
+void say(const link::Message& message) {
+  if (!link::send_message(link::kWorkerLinkFd, message)) ::_exit(1);
+}
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) ::pause();
+}
+
+link::Ready ready() {
+  link::Ready out;
+  out.driver_version = 13000;
+  wire::DeviceRecord device;
+  device.name = "a fake device";
+  device.total_bytes = 1ull << 30;
+  out.devices = {device};
+  return out;
+}
+
+/// Returns on the descriptor of the data connection, or ends.
+Fd await_data() {
+  auto received = link::receive_message(link::kWorkerLinkFd);
+  if (!received || !std::holds_alternative<link::AttachData>(received->message)) ::_exit(0);
+  return std::move(received->passed);
+}
+
+bool read_all(int fd, void* to, std::size_t bytes) {
+  return ::recv(fd, to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
+}
+
+bool charge(std::uint64_t bytes) {
+  say(link::Charge{0, bytes});
+  for (;;) {
+    auto answer = link::receive_message(link::kWorkerLinkFd);
+    if (!answer) ::_exit(0);
+    if (const auto* found = std::get_if<link::Answer>(&answer->message)) return found->is_granted;
+  }
+}
+
+void obey(int data, char command) {
+  char answer = command;
+  ++g_stats.calls;
+  if (command == 'x') ::raise(SIGSEGV);
+  if (command == 'p') g_stats.pending_calls = 1;
+  if (command == 'c') {
+    std::uint64_t bytes = 0;
+    if (!read_all(data, &bytes, sizeof bytes)) ::_exit(0);
+    answer = charge(bytes) ? '1' : '0';
+  }
+  say(g_stats);
+  static_cast<void>(!::send(data, &answer, 1, MSG_NOSIGNAL));
+}
+
+[[noreturn]] void behave() {
+  const Fd data = await_data();
+  for (;;) {
+    pollfd wanted[] = {{data.get(), POLLIN, 0}, {link::kWorkerLinkFd, POLLIN, 0}};
+    if (::poll(wanted, 2, kReportMs) == 0 && g_stats.pending_calls > 0) say(g_stats);
+    if (wanted[1].revents != 0) {
+      const auto received = link::receive_message(link::kWorkerLinkFd);
+      if (!received) ::_exit(0);
+      if (std::holds_alternative<link::Stop>(received->message)) {
+        g_stats.calls = 4711;  // what a test recognises the last report by
+        say(g_stats);
+        ::_exit(0);
+      }
+    }
+    if (wanted[0].revents == 0) continue;
+    char command = 0;
+    if (!read_all(data.get(), &command, 1)) {
+      say(g_stats);
+      ::_exit(0);
+    }
+    obey(data.get(), command);
+  }
+}
+
+}  // namespace
+
+int main() {
+  ::signal(SIGPIPE, SIG_IGN);
+  auto received = link::receive_message(link::kWorkerLinkFd);
+  if (!received || !std::holds_alternative<link::Start>(received->message)) return 2;
+  const auto start = std::get<link::Start>(received->message);
+  const std::string kind = start.tenant.substr(0, start.tenant.find('.'));
+  if (kind == "failing") {
+    say(link::Failed{"no device is plugged in"});
+    sleep_for_ever();  // the broker must not count on its end
+  }
+  if (kind == "dying") return 1;
+  if (kind == "mute") sleep_for_ever();
+  if (kind == "babbling") {
+    say(ready());
+    static_cast<void>(!::send(link::kWorkerLinkFd, "garbage!", 8, 0));
+    sleep_for_ever();
+  }
+  if (kind == "deaf") {
+    say(ready());
+    for (;;) say(link::QueryMemory{0});
+  }
+  say(ready());
+  if (kind == "endless") {
+    const Fd data = await_data();
+    sleep_for_ever();
+  }
+  behave();
+}
