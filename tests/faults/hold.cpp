@@ -1,5 +1,6 @@
-// hold MIB: holds MIB of device memory, prints "ready FREE TOTAL", then launches and synchronises
-// until a call fails or a line comes on stdin. Prints "failed NAME" (exit 3) or "done" (exit 0).
+// hold MIB [idle]: holds MIB of device memory, prints "ready FREE TOTAL", then launches and
+// synchronises until a call fails or a line comes on stdin; idle: makes no call until then, and
+// one after. Prints "failed NAME" (exit 3) or "done" (exit 0).
 #include <cuda.h>
 #include <poll.h>
 #include <unistd.h>
@@ -47,8 +48,9 @@ int main(int argc, char** argv) {
             "cuLaunchKernel");
     stop_on(cuCtxSynchronize(), "cuCtxSynchronize");
     pollfd in{0, POLLIN, 0};
-    if (poll(&in, 1, 5) > 0) break;
+    if (poll(&in, 1, argc > 2 ? -1 : 5) > 0) break;
   }
+  if (argc > 2) stop_on(cuCtxSynchronize(), "cuCtxSynchronize");
   std::printf("done\n");
   return 0;
 }

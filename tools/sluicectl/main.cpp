@@ -1,49 +1,214 @@
-// sluicectl, the administrator's tool: checks configurations and makes tokens. (Control of a
-// running server comes later.)
+// sluicectl, the administrator's tool: checks configurations, makes tokens, and controls a running
+// server over its UNIX socket.
 #include "server/config/config.h"
+#include "server/config/duration.h"
+#include "server/config/size.h"
+#include "tools/sluicectl/commands.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <functional>
+
+namespace sluice::tool {
+namespace {
+
+/// Everything that the command line can say.
+struct Options {
+  std::string socket, output = "table";
+  std::string name, file, memory, idle_timeout, max_duration, interval = "1s";
+  std::int64_t max_sessions = -1;
+  std::vector<std::uint64_t> sessions;
+  bool is_forced = false, is_once = false;
+};
+
+int check_file(const std::string& path) {
+  const auto loaded = config::load(path);
+  if (!loaded) return refuse({ErrorCode::kInvalidArgument, loaded.error().message});
+  if (const auto checked = config::check(*loaded); !checked) return refuse(checked.error());
+  std::printf("%s is right: %zu tenants, %zu listen addresses\n", path.c_str(),
+              loaded->tenants.size(), loaded->listen.size());
+  return 0;
+}
+
+int make_token() {
+  const auto fresh = config::new_token();
+  if (!fresh) return refuse(fresh.error());
+  std::printf("token (give it to the tenant, mode 0600): %s\ntoken_sha256 = \"%s\"\n",
+              fresh->c_str(), config::hash_text(config::hash_token(*fresh)).c_str());
+  return 0;
+}
+
+int print_hash(const std::string& file) {
+  const auto read = config::read_token_file(file);
+  if (!read) return refuse({ErrorCode::kInvalidArgument, read.error().message});
+  std::printf("token_sha256 = \"%s\"\n", config::hash_text(config::hash_token(*read)).c_str());
+  return 0;
+}
+
+Result<config::TenantOverride> change_of(const Options& options) {
+  config::TenantOverride out;
+  if (!options.memory.empty()) {
+    SLUICE_TRY(out.memory_limit_bytes, config::parse_size(options.memory));
+  }
+  if (options.max_sessions >= 0)
+    out.max_sessions = static_cast<std::uint32_t>(options.max_sessions);
+  if (!options.idle_timeout.empty()) {
+    SLUICE_TRY(out.idle_timeout, config::parse_duration(options.idle_timeout));
+  }
+  if (!options.max_duration.empty()) {
+    SLUICE_TRY(out.max_duration, config::parse_duration(options.max_duration));
+  }
+  return out;
+}
+
+int set_with(Session session, const Options& options) {
+  const auto change = change_of(options);
+  return change ? set_tenant(session, options.name, *change) : refuse(change.error());
+}
+
+int top_with(Session session, const Options& options) {
+  const auto interval = config::parse_duration(options.interval);
+  return interval ? top(session, *interval, options.is_once) : refuse(interval.error());
+}
+
+int kill_with(Session session, const Options& options) {
+  if (options.sessions.empty() == options.name.empty())
+    return refuse({ErrorCode::kInvalidArgument, "name sessions (sluicectl ps) or a --tenant"});
+  return options.name.empty() ? kill_sessions(session, options.sessions)
+                              : kill_tenant(session, options.name);
+}
+
+/// One command of the tool: what it needs, and what it does.
+struct Command {
+  const CLI::App* app;
+  std::function<int()> alone;             ///< without a server
+  std::function<int(Session)> on_server;  ///< or with one
+};
+
+using Commands = std::vector<Command>;
+
+void add_tenant_commands(CLI::App& app, Options& o, Commands& commands) {
+  CLI::App* tenant = app.add_subcommand("tenant", "who may use the server, and how much");
+  tenant->require_subcommand(1)->fallthrough();
+  CLI::App* set =
+      tenant->add_subcommand("set", "make a tenant, or change what is given")->fallthrough();
+  set->add_option("name", o.name)->required();
+  set->add_option("--memory", o.memory, "slice of each device, e.g. 4GiB; 0: the whole device");
+  set->add_option("--max-sessions", o.max_sessions, "at the same time")
+      ->check(CLI::Range(0u, config::kSessionCountMax));
+  set->add_option("--idle-timeout", o.idle_timeout,
+                  "end a session after so long without a CUDA call, e.g. 10m; none");
+  set->add_option("--max-duration", o.max_duration, "of a session, e.g. 8h; none");
+  commands.push_back({set, {}, [&o](Session s) { return set_with(s, o); }});
+  CLI::App* show = tenant->add_subcommand("show", "one tenant")->fallthrough();
+  show->add_option("name", o.name)->required();
+  commands.push_back({show, {}, [&o](Session s) { return show_tenant(s, o.name); }});
+  CLI::App* list = tenant->add_subcommand("list", "all tenants")->fallthrough();
+  commands.push_back({list, {}, list_tenants});
+  CLI::App* remove = tenant->add_subcommand("rm", "let a tenant in no more")->fallthrough();
+  remove->add_option("name", o.name)->required();
+  remove->add_flag("--force", o.is_forced, "also if it has sessions; they are ended");
+  commands.push_back(
+      {remove, {}, [&o](Session s) { return remove_tenant(s, o.name, o.is_forced); }});
+}
+
+void add_token_commands(CLI::App& app, Options& o, Commands& commands) {
+  CLI::App* token = app.add_subcommand("token", "tenants' tokens");
+  token->require_subcommand(1)->fallthrough();
+  CLI::App* make = token
+                       ->add_subcommand("new",
+                                        "a new token for a tenant of the running server, on "
+                                        "stdout; without a tenant: a token "
+                                        "and its line for sluiced.toml")
+                       ->fallthrough();
+  make->add_option("tenant", o.name);
+  commands.push_back({make, [&o] { return o.name.empty() ? make_token() : -1; },
+                      [&o](Session s) { return new_token(s, o.name); }});
+  CLI::App* revoke =
+      token
+          ->add_subcommand(
+              "revoke",
+              "let nobody in with the tenant's token; sessions go on (sluicectl kill ends them)")
+          ->fallthrough();
+  revoke->add_option("tenant", o.name)->required();
+  commands.push_back({revoke, {}, [&o](Session s) { return revoke_token(s, o.name); }});
+  CLI::App* hash =
+      token->add_subcommand("hash", "the token_sha256 line of a token file")->fallthrough();
+  hash->add_option("file", o.file, "the tenant's token file")->required();
+  commands.push_back({hash, [&o] { return print_hash(o.file); }, {}});
+}
+
+void add_session_commands(CLI::App& app, Options& o, Commands& commands) {
+  CLI::App* ps = app.add_subcommand("ps", "the sessions")->fallthrough();
+  commands.push_back({ps, {}, list_sessions});
+  CLI::App* kill =
+      app.add_subcommand("kill", "end sessions; their programs get an error")->fallthrough();
+  kill->add_option("session", o.sessions, "numbers, as ps shows them");
+  kill->add_option("--tenant", o.name, "all sessions of a tenant");
+  commands.push_back({kill, {}, [&o](Session s) { return kill_with(s, o); }});
+  CLI::App* live = app.add_subcommand("top", "who uses how much, live")->fallthrough();
+  live->add_flag("--once", o.is_once, "one look (of one interval), then end");
+  live->add_option("--interval", o.interval, "between looks, e.g. 5s");
+  commands.push_back({live, {}, [&o](Session s) { return top_with(s, o); }});
+}
+
+void add_config_commands(CLI::App& app, Options& o, Commands& commands) {
+  CLI::App* configuration = app.add_subcommand("config", "configuration files");
+  configuration->require_subcommand(1)->fallthrough();
+  CLI::App* check =
+      configuration->add_subcommand("check", "check a file; 0 if it is right, 2 if not")
+          ->fallthrough();
+  check->add_option("file", o.file, "the file")->required();
+  commands.push_back({check, [&o] { return check_file(o.file); }, {}});
+  CLI::App* again =
+      configuration
+          ->add_subcommand("reload",
+                           "have the server read its file again; a wrong file changes nothing")
+          ->fallthrough();
+  commands.push_back({again, {}, reload});
+}
+
+int run(const Command& command, const Options& options) {
+  if (command.alone) {
+    const int status = command.alone();
+    if (status >= 0) return status;
+  }
+  auto client = connect(options.socket);
+  if (!client) {
+    std::fprintf(stderr, "sluicectl: %s\n", client.error().message.c_str());
+    return kExitUnreachable;
+  }
+  return command.on_server({**client, options.output == "json"});
+}
+
+}  // namespace
+}  // namespace sluice::tool
 
 int main(int argc, char** argv) {
-  using namespace sluice;
-  CLI::App app{"sluicectl: administration of Sluice servers"};
+  using namespace sluice::tool;
+  CLI::App app{
+      "sluicectl: administration of Sluice servers\nExit status: 0 done, 1 the server refuses, 2 "
+      "usage or a wrong configuration file, 3 server unreachable."};
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluicectl 0.1.0");
-  CLI::App* config_command =
-      app.add_subcommand("config", "configuration files")->require_subcommand(1);
-  CLI::App* check = config_command->add_subcommand(
-      "check", "check a configuration file; exit status 0 if it is right, 2 if not");
-  std::string path;
-  check->add_option("file", path, "the file")->required();
-  CLI::App* token = app.add_subcommand("token", "tenants' tokens")->require_subcommand(1);
-  CLI::App* make =
-      token->add_subcommand("new", "make a token and the line for the server's configuration");
-  CLI::App* hash = token->add_subcommand("hash", "print the token_sha256 line of a token file");
-  std::string token_file;
-  hash->add_option("file", token_file, "the tenant's token file")->required();
-  CLI11_PARSE(app, argc, argv);
-
-  const auto refuse = [](const Error& error) {
-    std::fprintf(stderr, "sluicectl: %s\n", error.message.c_str());
-    return 2;
-  };
-  if (check->parsed()) {
-    const auto loaded = config::load(path);
-    if (!loaded) return refuse(loaded.error());
-    if (const auto checked = config::check(*loaded); !checked) return refuse(checked.error());
-    std::printf("%s is right: %zu tenants, %zu listen addresses\n", path.c_str(),
-                loaded->tenants.size(), loaded->listen.size());
-  } else if (make->parsed()) {
-    const auto fresh = config::new_token();
-    if (!fresh) return refuse(fresh.error());
-    std::printf("token (give it to the tenant, mode 0600): %s\ntoken_sha256 = \"%s\"\n",
-                fresh->c_str(), config::hash_text(config::hash_token(*fresh)).c_str());
-  } else if (hash->parsed()) {
-    const auto read = config::read_token_file(token_file);
-    if (!read) return refuse(read.error());
-    std::printf("token_sha256 = \"%s\"\n", config::hash_text(config::hash_token(*read)).c_str());
+  Options options;
+  app.add_option("--socket", options.socket,
+                 "the server's control socket (default: SLUICE_CONTROL, else "
+                 "/run/sluice/sluiced.sock.control)");
+  app.add_option("-o,--output", options.output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}));
+  Commands commands;
+  add_tenant_commands(app, options, commands);
+  add_token_commands(app, options, commands);
+  add_session_commands(app, options, commands);
+  add_config_commands(app, options, commands);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitWrong;
   }
-  return 0;
+  for (const Command& command : commands)
+    if (command.app->parsed()) return run(command, options);
+  return kExitWrong;
 }

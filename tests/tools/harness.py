@@ -1,0 +1,123 @@
+"""A sluiced on the software GPU for one test, its sluicectl, and clients that hold a session. SLUICE_BUILD names the build
+folder, SLUICE_HOLD the program that holds memory until it reads a line."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+BUILD = os.environ["SLUICE_BUILD"]
+HOLD = os.environ["SLUICE_HOLD"]
+SOFTGPU = f"{BUILD}/lib/softgpu/libcuda.so.1"
+
+
+def wait_until(condition, seconds=30):
+    """True as soon as condition() holds, False when the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def clean_environment(extra=None):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+    clean.pop("XDG_RUNTIME_DIR", None)
+    return {**clean, **(extra or {})}
+
+
+def run(*command, env=None):
+    return subprocess.run(command, env=clean_environment(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+
+class Server:
+    """sluiced with tenant "a" of 256 MiB."""
+
+    def __init__(self, server="", rest="", listen='"127.0.0.1:0"'):
+        self.folder = tempfile.mkdtemp(prefix="sluice-ctl.")
+        self.control = f"{self.folder}/s.control"
+        self.token = self.write("token", "the-right-token\n")
+        self.config = self.write("sluiced.toml", self.config_text(server, rest, listen))
+        self.process = None
+        self.clients = []
+        self.start()
+
+    def config_text(self, server="", rest="", listen='"127.0.0.1:0"'):
+        return f"""
+[server]
+driver = "{SOFTGPU}"
+listen = ["unix:{self.folder}/s", {listen}]
+state_dir = "{self.folder}/state"
+stats_file = "{self.folder}/stats"
+{server}
+[[tenant]]
+name = "a"
+memory_limit = "256MiB"
+token_file = "{self.token}"
+{rest}
+"""
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.chmod(path, 0o600)
+        return path
+
+    def start(self):
+        read_end, write_end = os.pipe()
+        with open(f"{self.folder}/log", "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen([f"{BUILD}/bin/sluiced", "--config", self.config, "--print-ready-fd", str(write_end)],
+                                            pass_fds=[write_end], stderr=log, env=clean_environment())
+        os.close(write_end)
+        with os.fdopen(read_end, encoding="utf-8") as ready:
+            words = ready.readline().split()
+        if not words:
+            raise RuntimeError("sluiced did not start: " + self.log())
+        self.unix, self.tcp = words[1:3]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def close(self):
+        for client in self.clients:
+            if client.poll() is None:
+                client.kill()
+            client.communicate()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log(self):
+        with open(f"{self.folder}/log", encoding="utf-8") as text:
+            return text.read()
+
+    def ctl(self, *words):
+        return run(f"{BUILD}/bin/sluicectl", "--socket", self.control, *words)
+
+    def ask(self, *words):
+        out = self.ctl("-o", "json", *words)
+        if out.returncode != 0:
+            raise AssertionError(f"{words}: {out.stderr}")
+        return json.loads(out.stdout)
+
+    def hold(self, mib=10, *words, server=None, prefix=()):
+        """A client that has a session and `mib` of memory until it is sent a line."""
+        env = clean_environment({"SLUICE_SERVER": server or self.unix, "SLUICE_TENANT": "a", "SLUICE_TOKEN_FILE": self.token,
+                                 "LD_LIBRARY_PATH": f"{BUILD}/lib/sluice", "SLUICE_LOG": "warn"})
+        client = subprocess.Popen([*prefix, HOLD, str(mib), *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        self.clients.append(client)
+        answer = client.stdout.readline()
+        if not answer.startswith("ready"):
+            raise AssertionError(f"the client did not start: {answer} {client.communicate()[1]}")
+        return client
+
+    def session_of(self, client):
+        return next((s for s in self.ask("ps") if s["client_pid"] == client.pid), None)

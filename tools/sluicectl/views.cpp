@@ -1,0 +1,122 @@
+#include "tools/sluicectl/views.h"
+
+#include "common/format.h"
+#include "server/config/duration.h"
+#include "server/config/size.h"
+
+#include <cstdio>
+
+namespace sluice::tool {
+
+using config::duration_text;
+using config::size_text;
+using server::control::ServerInfo;
+using server::control::SessionInfo;
+using server::control::TenantInfo;
+
+namespace {
+
+/// Whole seconds above one: nobody reads milliseconds of hours.
+std::string time_text(std::uint64_t ms) {
+  const std::uint64_t shown = ms >= 1000 ? ms / 1000 * 1000 : ms;
+  return shown == 0 ? "0s" : duration_text(std::chrono::milliseconds(shown));
+}
+
+std::string limit_text(const TenantInfo& tenant) {
+  return tenant.memory_limit_bytes == 0 ? "device" : size_text(tenant.memory_limit_bytes);
+}
+
+std::string time_limit(std::uint64_t ms) {
+  return duration_text(std::chrono::milliseconds(ms));
+}
+
+}  // namespace
+
+nlohmann::json json_of(const ServerInfo& server) {
+  nlohmann::json devices = nlohmann::json::array();
+  for (const auto& device : server.devices)
+    devices.push_back({{"name", device.name},
+                       {"total_bytes", device.total_bytes},
+                       {"used_bytes", device.used_bytes}});
+  return {{"version", server.version},
+          {"node", server.node},
+          {"driver", server.driver},
+          {"addresses", server.addresses},
+          {"config_file", server.config_file},
+          {"state_file", server.state_file},
+          {"uptime_ms", server.uptime_ms},
+          {"sessions", server.sessions},
+          {"max_sessions", server.max_sessions},
+          {"devices", devices}};
+}
+
+nlohmann::json json_of(const SessionInfo& s) {
+  return {{"id", s.id},
+          {"tenant", s.tenant},
+          {"host", s.host},
+          {"program", s.program},
+          {"client_pid", s.client_pid},
+          {"worker_pid", s.worker_pid},
+          {"state", s.state},
+          {"age_ms", s.age_ms},
+          {"idle_ms", s.idle_ms},
+          {"calls", s.calls},
+          {"waits", s.waits},
+          {"bytes_in", s.bytes_in},
+          {"bytes_out", s.bytes_out},
+          {"gpu_us", s.gpu_us},
+          {"memory_bytes", s.memory_bytes},
+          {"memory_peak_bytes", s.memory_peak_bytes}};
+}
+
+nlohmann::json json_of(const TenantInfo& t) {
+  return {{"name", t.name},
+          {"source", t.source},
+          {"has_token", t.has_token},
+          {"memory_limit_bytes", t.memory_limit_bytes},
+          {"max_sessions", t.max_sessions},
+          {"idle_timeout_ms", t.idle_timeout_ms},
+          {"max_duration_ms", t.max_duration_ms},
+          {"sessions", t.sessions},
+          {"used_bytes", t.used_bytes}};
+}
+
+std::string table_of(const std::vector<SessionInfo>& sessions) {
+  Table table({"SESSION", "TENANT", "STATE", "AGE", "IDLE", "MEMORY", "PEAK", "CALLS", "WAITS",
+               "GPU ms", "CLIENT", "PROGRAM"});
+  for (const SessionInfo& s : sessions)
+    table.add({std::to_string(s.id), s.tenant, s.state, time_text(s.age_ms), time_text(s.idle_ms),
+               size_text(s.memory_bytes), size_text(s.memory_peak_bytes), std::to_string(s.calls),
+               std::to_string(s.waits), std::to_string(s.gpu_us / 1000),
+               format("{}:{}", s.host, s.client_pid), s.program});
+  return table.text();
+}
+
+std::string table_of(const std::vector<TenantInfo>& tenants) {
+  Table table(
+      {"TENANT", "MEMORY", "USED", "SESSIONS", "IDLE TIMEOUT", "MAX DURATION", "TOKEN", "SOURCE"});
+  for (const TenantInfo& t : tenants)
+    table.add({t.name, limit_text(t), size_text(t.used_bytes),
+               format("{}/{}", t.sessions, t.max_sessions), time_limit(t.idle_timeout_ms),
+               time_limit(t.max_duration_ms), t.has_token ? "yes" : "no", t.source});
+  return table.text();
+}
+
+std::string text_of(const TenantInfo& t) {
+  return format(
+      "tenant        {}\nmemory        {} of {} used\nsessions      {} of {}\n"
+      "idle timeout  {}\nmax duration  {}\ntoken         {}\nsource        {}\n",
+      t.name, size_text(t.used_bytes), limit_text(t), t.sessions, t.max_sessions,
+      time_limit(t.idle_timeout_ms), time_limit(t.max_duration_ms),
+      t.has_token ? "set" : "none: nobody is let in (sluicectl token new)",
+      t.source == "both"   ? "sluiced.toml, changed with sluicectl"
+      : t.source == "file" ? "sluiced.toml"
+                           : "sluicectl");
+}
+
+void print_json(const nlohmann::json& value) {
+  std::printf("%s\n", value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace sluice::tool
