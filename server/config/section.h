@@ -1,5 +1,5 @@
 // One table of a TOML file being read: gives errors their place and finds keys that nobody knows.
-// For the readers in this folder.
+// For the readers in this folder and the tools.
 #pragma once
 
 #include "common/result.h"

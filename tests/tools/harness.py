@@ -25,8 +25,9 @@ def wait_until(condition, seconds=30):
 
 def clean_environment(extra=None):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    clean.pop("XDG_RUNTIME_DIR", None)
-    return {**clean, **(extra or {})}
+    for name in ("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+        clean.pop(name, None)
+    return {**clean, "HOME": "/nonexistent", **(extra or {})}
 
 
 def run(*command, env=None):

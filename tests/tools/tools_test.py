@@ -16,10 +16,10 @@ SLUICE = f"{BUILD}/bin/sluice"
 SOFTGPU = f"{BUILD}/lib/softgpu/libcuda.so.1"
 
 
-def run(*command, env=None):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    return subprocess.run(command, env={**clean, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+def run(*command, env=None, **options):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLUICE_", "XDG_CONFIG_HOME"))}
+    return subprocess.run(command, env={**clean, "HOME": "/nonexistent", **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False, **options)
 
 
 class ServerCase(unittest.TestCase):
@@ -156,6 +156,55 @@ class Mistakes(ServerCase):
         subprocess.run(["gcc", "-static", "-o", f"{self.folder}/static", source], check=True)
         self.refused(run(SLUICE, "run", "--local", "--", f"{self.folder}/static"), 4, "statically linked")
 
+    def program(self, name, *flags):
+        path = f"{self.folder}/{name}"
+        subprocess.run(["gcc", "-o", path, self.write("p.c", "int main(void){return 0;}"), *flags], check=True)
+        return path
+
+    def script(self, name, text):
+        path = self.write(name, text)
+        os.chmod(path, 0o755)
+        return path
+
+    def local(self, program, **options):
+        return run(SLUICE, "run", "--local", "--", program, **options)
+
+    def test_program_for_another_machine_or_another_c_library(self):
+        path = self.program("other")
+        with open(path, "rb") as whole:
+            image = bytearray(whole.read())
+        image[18:20] = struct.pack("<H", 183)
+        with open(path, "wb") as out:
+            out.write(image)
+        self.refused(self.local(path), 4, "aarch64", "x86-64 build")
+        image[4], image[18:20] = 1, struct.pack("<H", 3)
+        with open(path, "wb") as out:
+            out.write(image)
+        self.refused(self.local(path), 4, "32-bit x86")
+        with open(path, "wb") as out:
+            out.write(image[:40])
+        self.refused(self.local(path), 126, path)  # cut off: no program at all
+        self.refused(self.local(self.program("musl", "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1")), 4, "musl", "glibc")
+        self.refused(self.local(self.program("no-loader", "-Wl,--dynamic-linker=/lib/none.so.1")), 126, "/lib/none.so.1")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user")
+    def test_setuid_program(self):
+        path = self.program("setuid")
+        os.chmod(self.folder, 0o755)
+        os.chmod(path, 0o4755)
+        self.assertEqual(0, self.local(path).returncode, "root gains nothing from it")
+        self.refused(self.local(path, user=65534), 4, "setuid", "copy without")
+
+    def test_scripts_are_judged_by_their_interpreter(self):
+        ok = self.script("ok", "#!/bin/sh\nexit 7\n")
+        self.assertEqual(7, self.local(ok).returncode)
+        self.assertEqual(7, self.local(self.script("env", f"#!/usr/bin/env -S A=b sh {ok}\n")).returncode)
+        static = self.program("static-interpreter", "-static")
+        self.refused(self.local(self.script("static-script", f"#!{static}\n")), 4, static, "statically linked")
+        self.refused(self.local(self.script("none", "#!/usr/bin/env no-such-interpreter\n")), 126, "no-such-interpreter", "#!")
+        self.refused(self.local(self.script("circle", f"#!{self.folder}/circle\n")), 126, "circle")
+        self.refused(self.local(self.script("bare", "echo hello\n")), 126, "#! line", "sh ")
+
     @unittest.skipUnless(STATIC, "no nvcc")
     def test_stripped_static_runtime(self):
         stripped = f"{self.folder}/stripped"
@@ -198,6 +247,66 @@ class Mistakes(ServerCase):
         line = run(f"{BUILD}/bin/sluicectl", "token", "hash", self.token).stdout
         config = f'[server]\nlisten = ["unix:{self.folder}/x"]\n[[tenant]]\nname = "a"\n{line}'
         self.assertEqual(0, run(f"{BUILD}/bin/sluicectl", "config", "check", self.write("hash.toml", config)).returncode)
+
+
+class UsersFile(ServerCase):
+    def settings(self, text):
+        os.makedirs(f"{self.folder}/home/.config/sluice", exist_ok=True)
+        self.write("home/.config/sluice/config.toml", text)
+        return {"HOME": f"{self.folder}/home"}
+
+    def test_the_users_file_names_server_tenant_and_token(self):
+        env = self.settings(f'server = "{self.unix}"\ntenant = "a"\ntoken_file = "../../../token"\n')
+        self.assertIn("sums correct", run(SLUICE, "run", "--", PROGRAM, env=env).stdout)
+        env = self.settings(f'server = "{self.unix}"\ntenant = "a"\ntoken_file = "~/../token"\n')
+        self.assertIn("sums correct", run(SLUICE, "run", "--", PROGRAM, env=env).stdout)
+        moved = {"XDG_CONFIG_HOME": f"{self.folder}/home/.config", "HOME": self.folder + "/home"}
+        self.assertIn("sums correct", run(SLUICE, "run", "--", PROGRAM, env=moved).stdout)
+
+    def test_an_option_wins_over_the_environment_and_that_over_the_file(self):
+        env = self.settings(f'server = "127.0.0.1:1"\ntenant = "file"\ntoken_file = "{self.token}"\n')
+        env.update({"SLUICE_SERVER": self.unix, "SLUICE_TENANT": "environment"})
+        self.refused(run(SLUICE, "run", "--", PROGRAM, env=env), 3, "unknown tenant \"environment\"")
+        self.refused(run(SLUICE, "run", "--tenant", "option", "--", PROGRAM, env=env), 3, "unknown tenant \"option\"")
+        self.assertEqual(0, run(SLUICE, "run", "--tenant", "a", "--", PROGRAM, env=env).returncode)
+        env["SLUICE_TOKEN"] = "not-the-token"
+        self.refused(run(SLUICE, "run", "--tenant", "a", "--", PROGRAM, env=env), 3, "wrong token")
+
+    def test_local_does_not_ask_for_the_files_server(self):
+        env = self.settings('server = "127.0.0.1:1"\nmemory = "64MiB"\ntransport = "tcp"\n')
+        self.assertIn("sums correct", run(SLUICE, "run", "--local", "--", PROGRAM, env=env).stdout)
+
+    def test_a_wrong_file_is_named_with_its_line(self):
+        for text, words in (('\nsevrer = "x"\n', ["config.toml:2", "did you mean \"server\""]), ('memory = "lots"', ["config.toml:1", "lots"]),
+                            ('transport = "pigeon"', ["\"tcp\""]), ("server = ", ["config.toml:1"])):
+            self.refused(run(SLUICE, "run", "--local", "--", PROGRAM, env=self.settings(text)), 2, *words)
+
+
+class Doctor(ServerCase):
+    def doctor(self, *words, env=None):
+        return run(SLUICE, "doctor", *words, env=env)
+
+    def test_all_well(self):
+        out = self.doctor("--server", self.unix, "--tenant", "a", "--token-file", self.token, "--", PROGRAM)
+        self.assertEqual(0, out.returncode, out.stdout)
+        self.assertNotIn("problem", out.stdout)
+        for word in ("configuration", "libraries", "lets tenant \"a\" in", PROGRAM):
+            self.assertIn(word, out.stdout)
+
+    def test_shows_every_problem_and_ends_with_the_first(self):
+        script = self.write("script", "#!/usr/bin/env no-such-interpreter\n")
+        os.chmod(script, 0o755)
+        out = self.doctor("--server", self.unix, "--tenant", "nobody", "--token-file", self.token, "--", script)
+        self.assertEqual(3, out.returncode, out.stdout)
+        self.assertIn("unknown tenant \"nobody\"", out.stdout)
+        self.assertIn("no-such-interpreter", out.stdout)
+        self.assertEqual(127, self.doctor("--local", "--", "no-such-program").returncode)
+        self.assertEqual(2, self.doctor("--", PROGRAM).returncode)
+
+    def test_checking_makes_no_session(self):
+        before = open(self.log.name, encoding="utf-8").read().count("session opened")
+        self.assertEqual(0, self.doctor("--server", self.unix, "--tenant", "a", "--token-file", self.token).returncode)
+        self.assertEqual(before, open(self.log.name, encoding="utf-8").read().count("session opened"))
 
 
 if __name__ == "__main__":

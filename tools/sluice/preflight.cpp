@@ -1,68 +1,106 @@
 #include "tools/sluice/preflight.h"
 
+#include "tools/sluice/elf_view.h"
 #include "tools/sluice/exit_codes.h"
 
-#include <elf.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <vector>
 
 namespace sluice::tool {
 namespace {
 
-/// The parts of a 64-bit ELF file that matter here; every offset is checked.
-class ElfView {
- public:
-  explicit ElfView(std::vector<char> bytes) : bytes_(std::move(bytes)) {
-    if (bytes_.size() < sizeof header_ || std::memcmp(bytes_.data(), ELFMAG, SELFMAG) != 0) return;
-    std::memcpy(&header_, bytes_.data(), sizeof header_);
-    is_elf_ = true;
-  }
-  [[nodiscard]] bool is_elf() const { return is_elf_; }
-  [[nodiscard]] bool is_x86_64() const {
-    return header_.e_ident[EI_CLASS] == ELFCLASS64 && header_.e_machine == EM_X86_64;
-  }
-  [[nodiscard]] bool has_segment(std::uint32_t type) const {
-    for (unsigned i = 0; i < header_.e_phnum; ++i) {
-      Elf64_Phdr p;
-      if (read(header_.e_phoff + i * sizeof p, &p) && p.p_type == type) return true;
-    }
-    return false;
-  }
-  [[nodiscard]] bool has_section(const char* name) const {
-    Elf64_Shdr names;
-    if (!read(header_.e_shoff + header_.e_shstrndx * sizeof names, &names)) return false;
-    for (unsigned i = 0; i < header_.e_shnum; ++i) {
-      Elf64_Shdr s;
-      if (!read(header_.e_shoff + i * sizeof s, &s)) return false;
-      const std::uint64_t at = names.sh_offset + s.sh_name;
-      if (at < bytes_.size() && std::strncmp(bytes_.data() + at, name, bytes_.size() - at) == 0)
-        return true;
-    }
-    return false;
-  }
-  [[nodiscard]] bool contains(const char* text) const {
-    const std::string_view whole(bytes_.data(), bytes_.size());
-    return whole.find(text) != std::string_view::npos;
-  }
+constexpr int kScriptDepthMax = 5;              // the host kernel's own limit
+constexpr std::streamsize kFirstLineMax = 255;  // of a script, as the host kernel reads it
 
- private:
-  template <class T>
-  bool read(std::uint64_t at, T* out) const {
-    if (at > bytes_.size() || bytes_.size() - at < sizeof(T)) return false;
-    std::memcpy(out, bytes_.data() + at, sizeof(T));
+/// The loader runs in secure mode, where LD_PRELOAD counts for nothing, if the program gets other
+/// rights than its user has.
+bool gains_rights(const std::string& path, const struct stat& info) {
+  if ((info.st_mode & S_ISUID) != 0 && info.st_uid != ::getuid()) return true;
+  if ((info.st_mode & S_ISGID) != 0 && (info.st_mode & S_IXGRP) != 0 && info.st_gid != ::getgid())
     return true;
-  }
-  std::vector<char> bytes_;
-  Elf64_Ehdr header_{};
-  bool is_elf_ = false;
+  return ::getuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
+}
+
+std::optional<Refusal> check_elf(const std::string& path, const ElfView& elf) {
+  const auto unsuitable = [&](const std::string& what) {
+    return Refusal{kExitUnsuitable, path + what};
+  };
+  if (elf.machine() != "x86-64")
+    return unsuitable(" is for another machine (" + elf.machine() +
+                      "): only x86-64 programs can be carried; get its x86-64 build");
+  const std::string loader = elf.loader();
+  if (loader.empty())
+    return unsuitable(" is statically linked: nothing can be loaded into it; link it dynamically");
+  if (loader.find("ld-musl") != std::string::npos)
+    return unsuitable(
+        " is linked to musl: the client libraries need glibc; use its build for a glibc system "
+        "(Debian, Ubuntu, Fedora; not Alpine)");
+  if (::access(loader.c_str(), X_OK) != 0)
+    return Refusal{kExitNotExecutable, path + " needs the dynamic loader " + loader +
+                                           ", which is not installed; install the C library that "
+                                           "it was built for"};
+  const bool has_own_runtime = elf.has_section(".nv_fatbin") && !elf.contains("libcudart.so.");
+  if (has_own_runtime && !elf.has_section(".symtab"))
+    return unsuitable(
+        " links the CUDA runtime statically and is stripped: its runtime cannot be replaced; link "
+        "with -cudart shared, or do not strip it");
+  return std::nullopt;
+}
+
+/// What "#!" names, with env(1) looked through: "#!/usr/bin/env -S python3 -u" is python3.
+std::string interpreter_of(const std::string& first_line) {
+  std::istringstream words(first_line.substr(2));
+  std::string word;
+  words >> word;
+  if (!word.ends_with("/env"))  // the host kernel searches no PATH
+    return word.find('/') == std::string::npos ? "./" + word : word;
+  while (words >> word)
+    if (!word.starts_with('-') && word.find('=') == std::string::npos) return word;
+  return "";
+}
+
+struct Script {
+  bool is_script = false;
+  std::string interpreter;
 };
+
+/// Checks one file; a script names who runs it.
+std::optional<Refusal> check_file(const std::string& path, Script* script) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      ::access(path.c_str(), X_OK) != 0)
+    return Refusal{kExitNotExecutable, path + " is not an executable file (chmod +x?)"};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;  // executable but not readable: nothing can be told
+  std::string line(static_cast<std::size_t>(kFirstLineMax), '\0');
+  file.read(line.data(), kFirstLineMax);
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  if (line.starts_with("#!")) {
+    *script = {true, interpreter_of(line.substr(0, line.find('\n')))};
+    return std::nullopt;
+  }
+  file.clear();
+  file.seekg(0);
+  const ElfView elf(std::vector<char>(std::istreambuf_iterator<char>(file), {}));
+  if (!elf.is_elf())
+    return Refusal{kExitNotExecutable,
+                   path +
+                       " is neither a program nor a script with a #! line; name what runs it: "
+                       "sluice run -- sh " +
+                       path};
+  if (gains_rights(path, info))
+    return Refusal{kExitUnsuitable,
+                   path +
+                       " is setuid or setgid or has file capabilities: the dynamic loader ignores "
+                       "LD_PRELOAD there; run a copy without these rights"};
+  return check_elf(path, elf);
+}
 
 }  // namespace
 
@@ -79,32 +117,29 @@ std::string find_program(const std::string& program) {
   return "";
 }
 
-std::optional<Refusal> preflight(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
-      ::access(path.c_str(), X_OK) != 0)
-    return Refusal{kExitNotExecutable, path + " is not an executable file (chmod +x?)"};
-  if ((info.st_mode & (S_ISUID | S_ISGID)) != 0 && ::geteuid() != 0)
-    return Refusal{kExitUnsuitable, path +
-                                        " is setuid or setgid: the dynamic loader ignores "
-                                        "LD_PRELOAD there, so it cannot be carried"};
-  std::ifstream file(path, std::ios::binary);
-  const ElfView elf(std::vector<char>(std::istreambuf_iterator<char>(file), {}));
-  if (!elf.is_elf()) return std::nullopt;  // a script
-  if (!elf.is_x86_64())
-    return Refusal{kExitUnsuitable,
-                   path + " is for another machine: only x86-64 programs can be carried"};
-  if (!elf.has_segment(PT_INTERP))
-    return Refusal{
-        kExitUnsuitable,
-        path + " is statically linked: nothing can be loaded into it; link it dynamically"};
-  const bool has_own_runtime = elf.has_section(".nv_fatbin") && !elf.contains("libcudart.so.");
-  if (has_own_runtime && !elf.has_section(".symtab"))
-    return Refusal{kExitUnsuitable,
-                   path +
-                       " links the CUDA runtime statically and is stripped: its runtime cannot be "
-                       "replaced; link with -cudart shared, or do not strip it"};
-  return std::nullopt;
+Preflight preflight(const std::string& program) {
+  Preflight out;
+  std::string name = program;
+  for (int depth = 0; depth <= kScriptDepthMax; ++depth) {
+    const std::string path = find_program(name);
+    if (path.empty()) {
+      out.problem =
+          out.files.empty()
+              ? Refusal{kExitNotFound,
+                        "program not found: " + name + "; is it installed, and its folder in PATH?"}
+              : Refusal{kExitNotExecutable, out.files.back() + " is run by \"" + name +
+                                                "\" (its #! line), which is not found; install it "
+                                                "or correct the line"};
+      return out;
+    }
+    out.files.push_back(path);
+    Script script;
+    out.problem = check_file(path, &script);
+    if (out.problem || !script.is_script) return out;
+    name = script.interpreter;
+  }
+  out.problem = Refusal{kExitNotExecutable, program + ": its #! lines lead in a circle"};
+  return out;
 }
 
 }  // namespace sluice::tool

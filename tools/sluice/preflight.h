@@ -1,8 +1,10 @@
-// What can be told about a program before it runs: why the shim could not work with it.
+// What can be told about a program before it runs: why the shim could not work with it, and what
+// to do about that.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace sluice::tool {
 
@@ -10,9 +12,16 @@ struct Refusal {
   int exit_code;
   std::string message;
 };
+
+struct Preflight {
+  /// The program, then the interpreter if it is a script, then that one's ...
+  std::vector<std::string> files;
+  std::optional<Refusal> problem;
+};
+
 /// Full path of `program` as execvp would find it; empty if there is none.
 std::string find_program(const std::string& program);
-/// nullopt: nothing speaks against it (scripts are fine: their interpreter is the program).
-std::optional<Refusal> preflight(const std::string& path);
+/// `program` as the user named it.
+Preflight preflight(const std::string& program);
 
 }  // namespace sluice::tool

@@ -1,0 +1,79 @@
+#include "tools/sluice/client_config.h"
+
+#include "common/format.h"
+#include "server/config/section.h"
+#include "server/config/size.h"
+#include "transport/transport.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace sluice::tool {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string resolved(const std::string& file, const std::string& config_path) {
+  if (file.empty()) return file;
+  if (file.starts_with("~/")) return environment("HOME") + file.substr(1);
+  return std::filesystem::path(config_path).parent_path() / file;
+}
+
+Status check(const config::Section& s, const toml::table& table, const ClientConfig& c) {
+  if (!c.server.empty())
+    if (const auto address = transport::parse_address(c.server); !address)
+      return s.wrong(*table.get("server"), "server", address.error().message);
+  if (!c.memory.empty())
+    if (const auto size = config::parse_size(c.memory); !size)
+      return s.wrong(*table.get("memory"), "memory", size.error().message);
+  if (!c.transport.empty() && c.transport != "unix" && c.transport != "tcp")
+    return s.wrong(*table.get("transport"), "transport", "\"unix\" or \"tcp\"");
+  return {};
+}
+
+}  // namespace
+
+std::string client_config_path() {
+  if (const std::string base = environment("XDG_CONFIG_HOME"); !base.empty())
+    return base + "/sluice/config.toml";
+  const std::string home = environment("HOME");
+  return home.empty() ? "" : home + "/.config/sluice/config.toml";
+}
+
+Result<ClientConfig> load_client_config(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    if (path.empty() || (::access(path.c_str(), F_OK) != 0 && errno != EACCES))
+      return ClientConfig{};
+    return fail(ErrorCode::kPermission, format("{} cannot be read", path));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  const toml::parse_result parsed = toml::parse(text.str(), path);
+  if (!parsed)
+    return fail(ErrorCode::kInvalidArgument,
+                format("{}:{}: {}", path, parsed.error().source().begin.line,
+                       std::string(parsed.error().description())));
+  config::Section s(parsed.table(), "the file", path);
+  ClientConfig out;
+  SLUICE_CHECK(s.read("server", &out.server));
+  SLUICE_CHECK(s.read("tenant", &out.tenant));
+  SLUICE_CHECK(s.read("token_file", &out.token_file));
+  SLUICE_CHECK(s.read("log", &out.log));
+  SLUICE_CHECK(s.read("memory", &out.memory));
+  SLUICE_CHECK(s.read("transport", &out.transport));
+  SLUICE_CHECK(s.finish());
+  SLUICE_CHECK(check(s, parsed.table(), out));
+  out.token_file = resolved(out.token_file, path);
+  return out;
+}
+
+}  // namespace sluice::tool

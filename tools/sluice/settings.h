@@ -1,0 +1,25 @@
+// What `sluice run` and `sluice doctor` were told: by options, the environment, and the user's
+// file, in that order.
+#pragma once
+
+#include "common/result.h"
+
+#include <string>
+#include <vector>
+
+namespace sluice::tool {
+
+struct Settings {
+  std::string server, tenant, token_file, memory, transport, log;
+  bool is_local = false, wants_stats = false, has_no_audit = false;
+  std::vector<std::string> command;
+  std::string config_file;  ///< the user's file, if it was read
+};
+
+std::string environment(const char* name);
+/// Fills in what the options left out. Err(kInvalidArgument): the user's file is wrong.
+Result<Settings> complete(Settings options);
+/// Puts server, tenant, token file and log level where the client libraries look for them.
+void export_to_environment(const Settings& settings);
+
+}  // namespace sluice::tool
