@@ -115,6 +115,7 @@ Stream* make_stream(std::uint64_t id, unsigned flags, int priority) {
 }
 
 void free_stream(Stream& stream) {
+  session().captures().forget(stream);
   session().completions().remove_stream(stream);
   stream.id = 0;
   streams().give_back(&stream);
@@ -140,6 +141,10 @@ Event* make_event(std::uint64_t id) {
   event->done_version = event->version.load();
   event->result = CUDA_SUCCESS;
   event->host_functions.clear();
+  event->is_recorded = false;
+  event->is_captured = false;
+  event->capture = nullptr;
+  event->capture_nodes.clear();
   session().completions().add_event(*event);
   return event;
 }
@@ -164,6 +169,14 @@ void drop_object(Kind kind, const Entry& entry) {
     case Kind::kLibrary:
       delete static_cast<Image*>(entry.object);
       break;
+    case Kind::kGraph:
+      delete static_cast<std::shared_ptr<Graph>*>(entry.object);
+      session().graphs().free_dropped();
+      break;
+    case Kind::kGraphExec:
+      delete static_cast<std::shared_ptr<GraphExec>*>(entry.object);
+      session().graphs().free_dropped();
+      break;
     default:
       break;  // contexts live as long as the session; the other kinds have no object
   }
@@ -183,11 +196,24 @@ CUresult find_stream(CUstream handle, Stream** stream) noexcept {
   return *stream != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult use_stream(CUstream handle, Stream** stream) noexcept {
-  if (const CUresult bad = find_stream(handle, stream)) return bad;
-  Stream& used = **stream;
+namespace {
+void count_use(Stream& used) noexcept {
   if (used.id != 0) used.uses.fetch_add(1);
   if ((used.flags & CU_STREAM_NON_BLOCKING) == 0) used.context->blocking_uses.fetch_add(1);
+}
+}  // namespace
+
+CUresult use_stream(CUstream handle, Stream** stream) noexcept {
+  if (const CUresult bad = find_stream(handle, stream)) return bad;
+  if (const CUresult bad = session().captures().add_node(**stream)) return bad;
+  count_use(**stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult use_stream_for_event(CUstream handle, Stream** stream) noexcept {
+  if (const CUresult bad = find_stream(handle, stream)) return bad;
+  if (const CUresult bad = session().captures().check(**stream)) return bad;
+  count_use(**stream);
   return CUDA_SUCCESS;
 }
 

@@ -20,6 +20,13 @@ CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size
 CUresult host_to_host(void* destination, const void* source, std::size_t bytes, CUstream handle,
                       CopyMode mode);
 
+/// The same in a stream that captures: a node that copies when the graph runs.
+CUresult capture_copy(CUdeviceptr device, void* host, std::size_t bytes, Stream& stream,
+                      GraphNode::Kind kind);
+CUresult capture_function(CUhostFn run, void* data, Stream& stream);
+/// Ends the capture that the stream takes part in, if it does, without a graph.
+void abandon_capture(Stream& stream);
+
 /// Memory that the map does not know is the host's if this process has it; otherwise the driver
 /// shall judge it.
 bool is_device_memory(CUdeviceptr address);

@@ -4,6 +4,7 @@
 #include "protocol/launch.h"
 #include "shim/decode.h"
 #include "shim/host_order.h"
+#include "shim/process.h"
 
 #include <algorithm>
 #include <csignal>
@@ -39,17 +40,44 @@ CUresult HostFunctions::launch(const Function& function, Stream& stream, std::ui
                          .seq = seq.get()});
 }
 
+CUresult HostFunctions::start_thread() {
+  std::lock_guard lock(mutex_);
+  return has_thread_ || start() ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+std::uint64_t HostFunctions::begin_launch() {
+  std::lock_guard lock(mutex_);
+  launches_.insert(++last_token_);
+  pending_.insert(last_token_);
+  pending_count_ = pending_.size();
+  return last_token_;
+}
+
+void HostFunctions::end_launch(std::uint64_t token) {
+  {
+    std::lock_guard lock(mutex_);
+    launches_.erase(token);
+    pending_.erase(token);
+    pending_count_ = pending_.size();
+  }
+  ran_word_.wake();
+}
+
 Status HostFunctions::on_run(const wire::RecordHeader& header, Bytes body) {
   SLUICE_TRY(const auto push, decode<wire::host_func_run>(body));
   {
     std::lock_guard lock(mutex_);
     const auto at = waiting_.find(push.fixed.token);
-    if (at == waiting_.end())
+    if (push.fixed.node != 0) {
+      due_.push_back({push.fixed.token, push.fixed.node, {}, static_cast<CUresult>(header.result)});
+    } else if (at != waiting_.end()) {
+      due_.push_back({push.fixed.token, 0, at->second, static_cast<CUresult>(header.result)});
+      waiting_.erase(at);
+    } else {
       return fail(ErrorCode::kProtocol, "a host function that was never launched is due");
-    due_.push_back({push.fixed.token, at->second, static_cast<CUresult>(header.result)});
-    waiting_.erase(at);
+    }
   }
-  pipeline_.fulfilled();
+  if (push.fixed.node == 0) pipeline_.fulfilled();
   word_.wake();
   return {};
 }
@@ -62,7 +90,7 @@ void HostFunctions::on_launch_failed(std::uint64_t seq, CUresult result) {
     });
     if (at == waiting_.end()) return;
     if (at->second.callback != nullptr) {
-      due_.push_back({at->first, at->second, result});
+      due_.push_back({at->first, 0, at->second, result});
     } else {
       pending_.erase(at->first);
       pending_count_ = pending_.size();
@@ -82,7 +110,7 @@ bool HostFunctions::is_pending(std::uint64_t token) const {
 CUresult HostFunctions::wait(std::uint64_t token) {
   const auto is_due = [&] {
     std::lock_guard lock(mutex_);
-    return waiting_.count(token) == 0;
+    return waiting_.count(token) == 0 && launches_.count(token) == 0;
   };
   // Reading the channel brings its turn; then it runs on our own thread.
   if (const CUresult lost = pipeline_.wait_until(is_due)) return lost;
@@ -135,7 +163,13 @@ void HostFunctions::serve() {
 }
 
 void HostFunctions::run(const Due& due) {
-  if (due.function.callback != nullptr) {
+  if (due.node != 0) {
+    // A graph that was destroyed while it runs needs its functions no less: the exec keeps them.
+    if (const auto function = session().graphs().function(due.node)) {
+      function->run(function->data);
+      session().graphs().after_function(*function, due.token);
+    }
+  } else if (due.function.callback != nullptr) {
     due.function.callback(due.function.stream, due.status, due.function.data);
   } else {
     due.function.run(due.function.data);

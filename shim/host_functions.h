@@ -32,6 +32,11 @@ class HostFunctions {
     SharedSeq seq{};  ///< set by launch()
   };
   CUresult launch(const Function& function, Stream& stream, std::uint32_t context);
+  /// A function that a graph runs, as often as it is launched. `node` in host_func_run names it.
+  CUresult start_thread();
+  /// The launch of a graph counts as a host function of its stream until end_launch().
+  std::uint64_t begin_launch();
+  void end_launch(std::uint64_t token);
   /// Launched and not yet run to their end.
   [[nodiscard]] std::size_t pending() const { return pending_count_.load(); }
   [[nodiscard]] bool is_pending(std::uint64_t token) const;
@@ -44,6 +49,7 @@ class HostFunctions {
  private:
   struct Due {
     std::uint64_t token = 0;
+    std::uint64_t node = 0;  ///< 0: `function`; else the function of a graph
     Function function;
     CUresult status = CUDA_SUCCESS;
   };
@@ -54,6 +60,7 @@ class HostFunctions {
   Pipeline& pipeline_;
   mutable std::mutex mutex_;
   std::set<std::uint64_t> pending_;
+  std::set<std::uint64_t> launches_;  ///< those of them that are launches of graphs
   std::atomic<std::size_t> pending_count_{0};
   WakeWord ran_word_;
   std::unordered_map<std::uint64_t, Function> waiting_;  ///< whose turn has not come

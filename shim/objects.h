@@ -19,6 +19,7 @@
 namespace sluice::shim {
 
 struct Context;
+struct Capture;
 
 /// Pooled and never freed: a thread that still waits on a stream which another thread destroys must
 /// find memory. Guarded by mutex but for the atomics.
@@ -32,6 +33,7 @@ struct Stream {
   int priority = 0;
   std::atomic<std::uint64_t> uses{
       0};  ///< calls that named it: tells whether a marker is still the last command
+  std::atomic<bool> is_capturing{false};  ///< as Captures knows it
 
   std::mutex mutex;
   std::uint64_t marker = 0;       ///< number of the marker under way, 0 = none
@@ -52,6 +54,10 @@ struct Event {
   std::atomic<std::uint64_t> record_seq{0};  ///< number of the latest event_record
   std::atomic<int> result{CUDA_SUCCESS};
   std::vector<std::uint64_t> host_functions;  ///< tokens of those that precede its record
+  std::atomic<bool> is_recorded{false};       ///< in this life
+  std::atomic<bool> is_captured{false};       ///< its latest record is part of a capture
+  std::shared_ptr<Capture> capture;  ///< which, and behind which nodes; guarded by Captures
+  std::vector<std::uint32_t> capture_nodes;
 };
 
 struct Context {
@@ -64,6 +70,7 @@ struct Context {
   int retained = 0;  ///< of a primary context; guarded by Contexts
   std::atomic<bool> is_alive{false};
   std::atomic<int> sticky{CUDA_SUCCESS};
+  std::atomic<int> blocking_captures{0};        ///< blocking streams that capture
   std::atomic<std::uint64_t> blocking_uses{0};  ///< of the legacy stream and all that it waits for
   Stream legacy;
   std::vector<std::uint64_t>

@@ -131,6 +131,30 @@ void reset_for_test() {
   delete ended;
 }
 
+namespace {
+
+/// Calls that may wait for the device without being asked to: prohibited while captures are under
+/// way that do not allow it (cuStreamBeginCapture, CUstreamCaptureMode).
+bool is_unsafe_in_capture(wire::Fn fn) {
+  switch (fn) {
+    case wire::Fn::cuMemAlloc_v2:
+    case wire::Fn::cuMemAllocPitch_v2:
+    case wire::Fn::cuMemFree_v2:
+    case wire::Fn::cuMemHostAlloc:
+    case wire::Fn::cuMemAllocHost_v2:
+    case wire::Fn::cuMemFreeHost:
+    case wire::Fn::cuMemHostRegister_v2:
+    case wire::Fn::cuMemHostUnregister:
+    case wire::Fn::cuEventQuery:
+    case wire::Fn::cuEventSynchronize:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 CUresult enter_needing(wire::Fn fn, wire::Needs needs) noexcept {
   ThreadState& thread = thread_state();
   thread.fn = fn;
@@ -147,6 +171,10 @@ CUresult enter_needing(wire::Fn fn, wire::Needs needs) noexcept {
       return CUDA_ERROR_NOT_INITIALIZED;
     case Phase::kTornDown:
       return CUDA_ERROR_DEINITIALIZED;
+  }
+  if (is_unsafe_in_capture(fn)) {
+    if (const CUresult refused = session().captures().refuse_unsafe(thread.capture_mode))
+      return refused;
   }
   if (needs == wire::Needs::kInit) return CUDA_SUCCESS;
   const Context* context = thread.contexts.empty() ? nullptr : thread.contexts.back();

@@ -76,6 +76,8 @@ void reset_for_test();
 
 /// The stream that a handle stands for, counted as used; as to_wire<CUstream>.
 CUresult use_stream(CUstream handle, Stream** stream) noexcept;
+/// The same for records of and waits for events, which make no node of a captured graph.
+CUresult use_stream_for_event(CUstream handle, Stream** stream) noexcept;
 /// The same without counting, for questions about a stream.
 CUresult find_stream(CUstream handle, Stream** stream) noexcept;
 

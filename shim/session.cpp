@@ -18,7 +18,8 @@ Session::Session(Connection connection, std::optional<std::string_view> visible_
       pipeline_(std::move(connection.channel), std::move(connection.life_line), is_strict, *this),
       transfers_(pipeline_, deferred_),
       completions_(pipeline_),
-      host_functions_(pipeline_) {}
+      host_functions_(pipeline_),
+      graphs_(pipeline_, transfers_, host_functions_) {}
 
 int Session::driver_version() const {
   return welcome_.driver_version > 0 ? std::min(welcome_.driver_version, CUDA_VERSION)
@@ -83,6 +84,9 @@ void Session::resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result) {
     case wire::Opcode::host_func:
       host_functions_.on_launch_failed(seq, result);
       break;
+    case wire::Opcode::graph_launch:
+      graphs_.on_launch_failed(seq, result);
+      break;
     default:
       break;  // nobody waits for anything of it
   }
@@ -100,6 +104,8 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       return completions_.on_marker_done(header, body);
     case wire::Opcode::host_func_run:
       return host_functions_.on_run(header, body);
+    case wire::Opcode::graph_done:
+      return graphs_.on_done(header, body);
     case wire::Opcode::failure: {
       SLUICE_TRY(const auto push, decode<wire::failure>(body));
       const auto result = static_cast<CUresult>(header.result);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "shim/addresses.h"
+#include "shim/capture.h"
 #include "shim/completions.h"
 #include "shim/connect.h"
 #include "shim/devices.h"
 #include "shim/errors.h"
+#include "shim/graphs.h"
 #include "shim/host_functions.h"
 #include "shim/objects.h"
 #include "shim/pipeline.h"
@@ -26,6 +28,8 @@ class Session final : private PushHandler {
   [[nodiscard]] Transfers& transfers() { return transfers_; }
   [[nodiscard]] Completions& completions() { return completions_; }
   [[nodiscard]] HostFunctions& host_functions() { return host_functions_; }
+  [[nodiscard]] Graphs& graphs() { return graphs_; }
+  [[nodiscard]] Captures& captures() { return captures_; }
   [[nodiscard]] Addresses& addresses() { return addresses_; }
   [[nodiscard]] Deferred& deferred() { return deferred_; }
   [[nodiscard]] const Devices& devices() const { return devices_; }
@@ -62,6 +66,8 @@ class Session final : private PushHandler {
   Transfers transfers_;
   Completions completions_;
   HostFunctions host_functions_;
+  Graphs graphs_;
+  Captures captures_;
 };
 
 }  // namespace sluice::shim

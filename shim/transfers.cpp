@@ -80,6 +80,27 @@ CUresult Transfers::read(const Read& read, bool waits) {
   return result;
 }
 
+std::uint64_t Transfers::announce(std::byte* destination, std::size_t bytes) {
+  std::uint64_t id = 0;
+  {
+    std::lock_guard lock(mutex_);
+    id = ++last_id_;
+    Transfer& transfer = transfers_[id];
+    transfer.destination = destination;
+    transfer.bytes = transfer.requested = bytes;
+    transfer.is_windowed = false;
+  }
+  unwaited_.fetch_add(1);
+  pipeline_.expect();
+  return id;
+}
+
+void Transfers::fail_announced(std::uint64_t id, CUresult result) {
+  std::lock_guard lock(mutex_);
+  const auto at = transfers_.find(id);
+  if (at != transfers_.end()) finish(id, at->second, result);
+}
+
 CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
   for (std::size_t offset = 0; offset < read.bytes;) {
     const std::size_t bytes = std::min(read.bytes - offset, kReadPieceBytes);
@@ -135,7 +156,7 @@ CUresult Transfers::settle(const void* address, std::size_t bytes) {
 
 void Transfers::finish(std::uint64_t id, Transfer& transfer, CUresult result) {
   // What a failed transfer still had under way never comes as data.
-  d2h_bytes_.fetch_sub(transfer.requested - transfer.received);
+  if (transfer.is_windowed) d2h_bytes_.fetch_sub(transfer.requested - transfer.received);
   transfer.is_done = true;
   transfer.result = result;
   if (transfer.is_waited_for) return;
@@ -166,7 +187,7 @@ Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
   if (!data.empty())
     std::memcpy(transfer.destination + transfer.received, data.data(), data.size());
   transfer.received += data.size();
-  d2h_bytes_.fetch_sub(data.size());
+  if (transfer.is_windowed) d2h_bytes_.fetch_sub(data.size());
   if (transfer.received == transfer.bytes) finish(at->first, transfer, CUDA_SUCCESS);
   return {};
 }

@@ -43,6 +43,11 @@ class Transfers {
   /// Host to device; the source has been read on return.
   CUresult write(const Write& write);
 
+  /// Data that a graph will copy to [destination, destination + bytes): the number under which it
+  /// will come.
+  std::uint64_t announce(std::byte* destination, std::size_t bytes);
+  void fail_announced(std::uint64_t id, CUresult result);
+
   /// Waits until no data is on its way into [address, address + bytes).
   CUresult settle(const void* address, std::size_t bytes);
 
@@ -63,6 +68,7 @@ class Transfers {
     std::size_t received = 0;
     std::vector<SharedSeq> piece_seqs;  ///< of its copy_d2h records
     bool is_waited_for = false;
+    bool is_windowed = true;  ///< counts in the window for its bytes
     bool is_done = false;
     CUresult result = CUDA_SUCCESS;
   };

@@ -2,6 +2,7 @@
 // context-wide wait.
 #include "common/log.h"
 #include "server/cuda/deferred.h"
+#include "server/worker/graphs.h"
 
 namespace sluice::server {
 namespace {
@@ -51,6 +52,7 @@ CUresult destroy(Worker& worker, CUcontext context, bool is_reset) {
     worker.completer().forget(context);
     worker.meter().forget(context);
     worker.staging().forget(context);
+    worker.graphs->forget(context);
   }
   CUresult result = CUDA_SUCCESS;
   if (!known.is_primary) {

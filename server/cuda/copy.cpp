@@ -41,7 +41,7 @@ CUresult handle(Call& call, const wire::copy_h2d& args, wire::copy_h2d::Reply&) 
   std::byte* slot = take_staging(worker, data.size());
   if (slot == nullptr) return refuse(CUDA_ERROR_OUT_OF_MEMORY);
   std::memcpy(slot, data.data(), data.size());
-  worker.meter().begin(worker.current(), stream);
+  worker.begin_work(stream);
   const CUcontext context = worker.current();
   const CUresult result = call.driver().cuMemcpyHtoDAsync_v2(args.dst, slot, data.size(), stream);
   if (result != CUDA_SUCCESS) {
@@ -82,7 +82,7 @@ CUresult handle(Call& call, const wire::copy_d2h& args, wire::copy_d2h::Reply&) 
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return refuse(0, bad);
   if (args.bytes > wire::kCopyWindowBytes) return refuse(0, CUDA_ERROR_INVALID_VALUE);
-  worker.meter().begin(worker.current(), stream);
+  worker.begin_work(stream);
   const CUcontext context = worker.current();
   for (std::uint64_t at = 0; at < args.bytes;) {
     const std::uint64_t bytes = std::min<std::uint64_t>(args.bytes - at, StagingPool::kBlockBytes);
@@ -110,7 +110,7 @@ CUresult handle(Call& call, const wire::copy_d2d& args, wire::copy_d2d::Reply&) 
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return bad;
   Worker& worker = call.worker();
-  worker.meter().begin(worker.current(), stream);
+  worker.begin_work(stream);
   return call.driver().cuMemcpyDtoDAsync_v2(args.dst, args.src, args.bytes, stream);
 }
 

@@ -7,6 +7,7 @@ CUresult handle(Call& call, const wire::event_record& args, wire::event_record::
   Worker& worker = call.worker();
   const auto announce = [&worker, request = call.header(), id = args.event,
                          version = args.version](CUresult done) {
+    if (version == 0) return done;  // captured: it will not happen
     wire::event_done push{};
     push.event = id;
     push.version = version;
@@ -23,6 +24,7 @@ CUresult handle(Call& call, const wire::event_record& args, wire::event_record::
   const CUresult result = has_flags ? driver.cuEventRecordWithFlags(event, stream, args.flags)
                                     : driver.cuEventRecord(event, stream);
   if (result != CUDA_SUCCESS) return announce(result);
+  if (args.version == 0) return result;
   worker.after_stream(stream, Completer::Kind::kAnswer,
                       [announce](CUresult done) { static_cast<void>(announce(done)); });
   return CUDA_SUCCESS;

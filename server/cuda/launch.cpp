@@ -49,7 +49,7 @@ CUresult handle(Call& call, const wire::launch& args, wire::launch::Reply&) {
   for (std::size_t i = 0; i < layout->second.params.size(); ++i)
     params[i] = const_cast<std::byte*>(packed.data()) + layout->second.params[i].offset_bytes;
 
-  worker.meter().begin(worker.current(), stream);
+  worker.begin_work(stream);
   const Bytes attribute_bytes = call.blob(1);
   if (attribute_bytes.empty() && args.is_cooperative == 0)
     return driver.cuLaunchKernel(function, args.grid[0], args.grid[1], args.grid[2], args.block[0],
@@ -109,6 +109,7 @@ struct HostCall {
     worker->completer().post([worker = worker, request = request, token = token, status](CUresult) {
       wire::host_func_run push{};
       push.token = token;
+      push.node = 0;
       worker->outbox().push(push, request, status);
     });
     worker->host_functions->wait(token);

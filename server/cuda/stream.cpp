@@ -9,7 +9,8 @@ CUresult handle(Call& call, const wire::stream_create& args, wire::stream_create
   if (const CUresult bad =
           call.driver().cuStreamCreateWithPriority(&stream, args.flags, args.priority))
     return bad;
-  call.worker().streams().add(call.worker().current(), stream);
+  call.worker().streams().add(call.worker().current(), stream,
+                              (args.flags & CU_STREAM_NON_BLOCKING) == 0);
   return bind(call, args.stream, stream);
 }
 

@@ -47,6 +47,8 @@ void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope
   item->waits.reserve(streams.size());
   for (const StreamRef& state : streams) {
     Wait& wait = item->waits.emplace_back(Wait{state, state->issued, nullptr});
+    // No event goes into a stream that captures; what it had before has its own completion.
+    if (state->captures != 0) continue;
     const CUresult result = record(context, state->stream, &wait.event);
     if (result != CUDA_SUCCESS && item->result == CUDA_SUCCESS) item->result = result;
   }
@@ -82,7 +84,12 @@ void Completer::enqueue(ItemRef item) {
 void Completer::poll(Item& item) {
   if (item.is_ready) return;
   for (; item.done < item.waits.size(); ++item.done) {
-    const CUresult result = driver_.cuEventQuery(item.waits[item.done].event);
+    const Wait& wait = item.waits[item.done];
+    if (wait.event == nullptr) {
+      if (wait.state->completed.load(std::memory_order_acquire) < wait.issued) return;
+      continue;
+    }
+    const CUresult result = driver_.cuEventQuery(wait.event);
     if (result == CUDA_ERROR_NOT_READY) return;
     if (result != CUDA_SUCCESS && item.result == CUDA_SUCCESS) item.result = result;
   }

@@ -14,8 +14,25 @@ StreamRef make_state(CUcontext context, CUstream stream) {
 
 }  // namespace
 
-void StreamTable::add(CUcontext context, CUstream stream) {
-  named_[stream] = make_state(context, stream);
+void StreamTable::add(CUcontext context, CUstream stream, bool is_blocking) {
+  const StreamRef& state = named_[stream] = make_state(context, stream);
+  state->is_blocking = is_blocking;
+}
+
+void StreamTable::begin_capture(const StreamRef& state, CUstream origin) {
+  if (state->captures != 0) return;
+  state->captures = 1;
+  state->capture_origin = origin;
+  if (state->is_blocking) ++find(state->context, nullptr)->captures;
+}
+
+void StreamTable::end_capture(CUstream origin) {
+  for (auto& [stream, state] : named_) {
+    if (state->captures == 0 || state->capture_origin != origin) continue;
+    state->captures = 0;
+    state->capture_origin = nullptr;
+    if (state->is_blocking) --find(state->context, nullptr)->captures;
+  }
 }
 
 StreamRef StreamTable::find(CUcontext current, CUstream stream) {
@@ -25,6 +42,7 @@ StreamRef StreamTable::find(CUcontext current, CUstream stream) {
 }
 
 void StreamTable::note_work(const StreamRef& state) {
+  if (state->captures != 0) return;  // what is captured is not issued
   ++state->issued;
   if (state->is_listed) return;
   state->is_listed = true;

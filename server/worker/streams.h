@@ -22,6 +22,11 @@ struct StreamState {
   std::atomic<std::uint64_t> completed{0};  ///< of these, known to be complete
   bool is_listed = false;                   ///< in the list of busy streams
   bool is_retired = false;                  ///< the client destroyed it
+  bool is_blocking = true;                  ///< the legacy stream waits for it
+  /// While > 0 nothing of ours may be recorded in it: it captures, or (the legacy stream) would
+  /// have to wait for streams that do. Nothing is issued in it meanwhile.
+  unsigned captures = 0;
+  CUstream capture_origin = nullptr;  ///< where its capture began
 
   [[nodiscard]] bool is_busy() const { return completed.load(std::memory_order_acquire) < issued; }
   /// The first `count` commands are complete; any thread.
@@ -37,7 +42,12 @@ using StreamRef = std::shared_ptr<StreamState>;
 /// Confined to the decode thread.
 class StreamTable {
  public:
-  void add(CUcontext context, CUstream stream);
+  void add(CUcontext context, CUstream stream, bool is_blocking);
+  /// The stream takes part in the capture that began in `origin`; its earlier work has been given a
+  /// completion.
+  void begin_capture(const StreamRef& state, CUstream origin);
+  /// That capture is over.
+  void end_capture(CUstream origin);
   /// The state of a stream; `current` says whose legacy stream null is.
   StreamRef find(CUcontext current, CUstream stream);
   /// A command is about to be issued.

@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "server/handlers.h"
+#include "server/worker/graphs.h"
 #include "server/worker/host_functions.h"
 
 namespace sluice::server {
@@ -25,6 +26,7 @@ void note_stream_work(Call& call, CUstream stream) {
 Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> channel,
                LedgerLink& ledger)
     : host_functions(std::make_unique<HostFunctions>()),
+      graphs(std::make_unique<Graphs>(*this)),
       driver_(driver),
       channel_(std::move(channel)),
       ledger_(ledger),
@@ -154,7 +156,8 @@ void Worker::after_context_of(CUcontext context, Completer::Action action) {
   // An idle context is asked all the same: it may have met an error.
   if (streams.empty()) streams.push_back(streams_.find(context, nullptr));
   if (context != current_) driver_.cuCtxSetCurrent(context);
-  for (const StreamRef& state : streams) meter_.end(context, state->stream);
+  for (const StreamRef& state : streams)
+    if (state->captures == 0) meter_.end(context, state->stream);
   completer_.add(context, streams, Completer::Scope::kContext, Completer::Kind::kAnswer,
                  std::move(action));
   if (context != current_) driver_.cuCtxSetCurrent(current_);
@@ -163,9 +166,14 @@ void Worker::after_context_of(CUcontext context, Completer::Action action) {
 void Worker::after_stream(CUstream stream, Completer::Kind kind, Completer::Action action) {
   const StreamRef state = streams_.find(current_, stream);
   if (state->context != current_) driver_.cuCtxSetCurrent(state->context);
-  if (kind == Completer::Kind::kAnswer) meter_.end(state->context, stream);
+  if (kind == Completer::Kind::kAnswer && state->captures == 0) meter_.end(state->context, stream);
   completer_.add(state->context, {&state, 1}, Completer::Scope::kStream, kind, std::move(action));
   if (state->context != current_) driver_.cuCtxSetCurrent(current_);
+}
+
+void Worker::begin_work(CUstream stream) {
+  const StreamRef state = streams_.find(current_, stream);
+  if (state->captures == 0) meter_.begin(current_, stream);
 }
 
 void Worker::destroy_finished_streams() {

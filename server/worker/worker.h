@@ -74,6 +74,8 @@ class Worker final : private wire::RecordHandler {
   void after_context_of(CUcontext context, Completer::Action action);
   /// The same for what was issued in one stream, of whatever context.
   void after_stream(CUstream stream, Completer::Kind kind, Completer::Action action);
+  /// Starts the measurement of device work that is about to be issued in the stream.
+  void begin_work(CUstream stream);
   /// Something is about to be issued in the stream (native<CUstream>() does this by itself).
   void note_work(CUstream stream) { streams_.note_work(streams_.find(current_, stream)); }
   /// No context is current from here on: it may be about to go.
@@ -106,6 +108,8 @@ class Worker final : private wire::RecordHandler {
   std::uint64_t upload_bytes = 0;  ///< in all of them
   struct HostFunctions;            ///< server/worker/host_functions.h
   std::unique_ptr<HostFunctions> host_functions;
+  class Graphs;  ///< server/worker/graphs.h
+  std::unique_ptr<Graphs> graphs;
   bool is_goodbye = false;
 
  private:

@@ -218,6 +218,7 @@ SLUICE_API cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
 
 SLUICE_API cuCtxSynchronize() {
   if (const CUresult refused = enter(wire::Fn::cuCtxSynchronize)) return refused;
+  if (const CUresult bad = session().captures().refuse_wait(*current_context())) return bad;
   const wire::cuCtxSynchronize args{};
   wire::cuCtxSynchronize::Reply reply{};
   return or_deferred(call(args, reply));

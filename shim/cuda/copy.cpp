@@ -22,6 +22,9 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
+  if (stream->is_capturing.load())
+    return capture_copy(destination, const_cast<void*>(source), bytes, *stream,
+                        GraphNode::Kind::kUpload);
   // What the stream's host functions write into pinned memory is part of the copy.
   if (session().host_functions().pending() != 0 && session().addresses().is_pinned(source, bytes)) {
     if (const CUresult lost = settle_host_functions(*stream)) return lost;
@@ -40,6 +43,8 @@ CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
+  if (stream->is_capturing.load())
+    return capture_copy(source, destination, bytes, *stream, GraphNode::Kind::kDownload);
   // Into pageable memory a copy is synchronous (API synchronization behavior).
   const bool waits =
       mode == CopyMode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
@@ -80,6 +85,9 @@ bool is_device_memory(CUdeviceptr address) {
 
 CUresult host_to_host(void* destination, const void* source, std::size_t bytes, CUstream handle,
                       CopyMode mode) {
+  Stream* stream = nullptr;
+  if (const CUresult bad = find_stream(handle, &stream)) return bad;
+  if (stream->is_capturing.load()) return unsupported(thread_state().fn);
   // In stream order: what the stream was given before may still write the source.
   if (mode == CopyMode::kAsynchronous) {
     if (const CUresult failed = cuStreamSynchronize(handle)) return failed;

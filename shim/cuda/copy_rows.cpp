@@ -93,6 +93,12 @@ CUresult for_each_row(const Side& to, const Side& from, const Box& box, const Co
 CUresult read_rows(const Side& to, const Side& from, const Box& box, CUstream handle,
                    CopyMode mode) {
   Stream* stream = nullptr;
+  if (const CUresult bad = find_stream(handle, &stream)) return bad;
+  if (stream->is_capturing.load())
+    return for_each_row(to, from, box, [&](std::size_t offset_to, std::size_t offset_from) {
+      return device_to_host(reinterpret_cast<void*>(to.base + offset_to), from.base + offset_from,
+                            box.width_bytes, handle, mode);
+    });
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
   const CUresult posted =
       for_each_row(to, from, box, [&](std::size_t offset_to, std::size_t offset_from) {

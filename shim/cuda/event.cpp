@@ -16,9 +16,17 @@ CUresult record(CUevent handle, CUstream stream_handle, unsigned flags) {
   auto* event = object_of<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
-  if (const CUresult bad = use_stream(stream_handle, &stream)) return bad;
+  if (const CUresult bad = use_stream_for_event(stream_handle, &stream)) return bad;
   // "hEvent and hStream must be from the same context" (cuEventRecord).
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->is_capturing.load() && flags != 0) return unsupported(thread_state().fn);
+  event->is_recorded = true;
+  if (session().captures().record(*event, *stream)) {
+    wire::event_record args{};
+    args.event = event->id;
+    args.stream = stream->id;
+    return post(args);  // without a number: nothing will say that it has happened
+  }
   pass_on_host_functions(*stream, *event);
   return session().completions().record(*event, *stream, flags, current_context_id());
 }
@@ -48,6 +56,7 @@ SLUICE_API cuEventQuery(CUevent hEvent) {
     return refused;
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->is_captured.load()) return CUDA_ERROR_CAPTURED_EVENT;
   const CUresult result = session().completions().query(*event);
   return result == CUDA_ERROR_NOT_READY ? result : noted(result);
 }
@@ -56,6 +65,7 @@ SLUICE_API cuEventSynchronize(CUevent hEvent) {
   if (const CUresult refused = enter(wire::Fn::cuEventSynchronize)) return refused;
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->is_captured.load()) return CUDA_ERROR_CAPTURED_EVENT;
   count_wait();
   return noted(session().completions().synchronize(*event));
 }

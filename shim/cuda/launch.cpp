@@ -2,6 +2,7 @@
 // name, one lock.
 #include "protocol/launch.h"
 
+#include "shim/copies.h"
 #include "shim/load.h"
 
 #include <array>
@@ -233,6 +234,7 @@ SLUICE_API cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
+  if (stream->is_capturing.load()) return capture_function(fn, userData, *stream);
   return session().host_functions().launch({.run = fn, .stream = hStream, .data = userData},
                                            *stream, current_context_id());
 }

@@ -1,7 +1,9 @@
 // Streams: flags and priority are kept here, queries are answered from pushed markers.
 #include "protocol/stream.h"
 
+#include "protocol/capture.h"
 #include "shim/api.h"
+#include "shim/copies.h"
 #include "shim/host_order.h"
 
 #include <utility>
@@ -54,6 +56,7 @@ SLUICE_API cuStreamDestroy_v2(CUstream hStream) {
   Entry entry;
   if (!handles().remove(Kind::kStream, handle_bits(hStream), &entry))
     return CUDA_ERROR_INVALID_HANDLE;
+  abandon_capture(*static_cast<Stream*>(entry.object));
   wire::cuStreamDestroy_v2 args{};
   args.hStream = entry.id;
   const CUresult result = post(args);
@@ -65,6 +68,7 @@ SLUICE_API cuStreamSynchronize(CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuStreamSynchronize)) return refused;
   Stream* stream = nullptr;
   if (const CUresult bad = find_stream(hStream, &stream)) return bad;
+  if (const CUresult bad = session().captures().refuse_wait(*stream)) return bad;
   const std::uint64_t uses = uses_of(*stream);
   wire::cuStreamSynchronize args{};
   args.hStream = stream->id;
@@ -79,6 +83,7 @@ SLUICE_API cuStreamQuery(CUstream hStream) {
     return refused;
   Stream* stream = nullptr;
   if (const CUresult bad = find_stream(hStream, &stream)) return bad;
+  if (const CUresult bad = session().captures().refuse_wait(*stream)) return bad;
   const CUresult result = session().completions().query(*stream, current_context_id());
   if (is_sticky(result) && result != kSessionLost)
     session().note_failure(result, current_context_id());
@@ -139,6 +144,9 @@ SLUICE_API cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void
   if (const CUresult refused = enter(wire::Fn::cuStreamAddCallback)) return refused;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
+  if (const CUresult bad = find_stream(hStream, &stream)) return bad;
+  // Callbacks cannot be captured (cuLaunchHostFunc can).
+  if (const CUresult bad = session().captures().refuse_wait(*stream)) return bad;
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
   return session().host_functions().launch(
       {.run = nullptr, .callback = callback, .stream = hStream, .data = userData}, *stream,
@@ -150,22 +158,25 @@ SLUICE_API cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flag
   if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
-  if (const CUresult bad = use_stream(hStream, &stream)) return bad;
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = use_stream_for_event(hStream, &stream)) return bad;
+  bool joins = false;
+  bool is_nothing = false;
+  wire::capture_join join{};
+  if (const CUresult bad =
+          session().captures().wait(*stream, *event, &joins, &join.origin, &is_nothing))
+    return bad;
+  if (is_nothing) return CUDA_SUCCESS;
+  if (stream->is_capturing.load() && Flags != 0) return unsupported(wire::Fn::cuStreamWaitEvent);
+  join.stream = stream->id;
+  if (joins) {
+    if (const CUresult failed = post(join)) return failed;
+  }
   join_host_functions(*stream, *event);
   wire::cuStreamWaitEvent args{};
   args.hStream = stream->id;
   args.hEvent = event->id;
   args.Flags = Flags;
   return post(args);
-}
-
-SLUICE_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (const CUresult refused =
-          enter_needing(wire::Fn::cuThreadExchangeStreamCaptureMode, wire::Needs::kInit))
-    return refused;
-  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(*mode, thread_state().capture_mode);
-  return CUDA_SUCCESS;
 }
