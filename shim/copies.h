@@ -12,7 +12,7 @@ enum class CopyMode { kSynchronous, kAsynchronous };
 /// Each checks its bounds against the address map, counts the stream as used and returns as CUDA's
 /// function of that direction does. Zero bytes are nothing.
 CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
-                        CUstream handle);
+                        CUstream handle, CopyMode mode);
 CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
                         CopyMode mode);
 CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes,

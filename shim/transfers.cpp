@@ -43,6 +43,7 @@ CUresult Transfers::write(const Write& write) {
     args.dst = write.destination + offset;
     args.stream = write.stream;
     args.data_bytes = bytes;
+    args.is_ordered = write.is_ordered ? 1 : 0;
     const CUresult result = pipeline_.post({.opcode = args.kOpcode,
                                             .context = write.context,
                                             .fixed = detail::as_bytes(args),

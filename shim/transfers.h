@@ -39,6 +39,7 @@ class Transfers {
     std::size_t bytes = 0;
     std::uint64_t stream = 0;
     std::uint32_t context = 0;
+    bool is_ordered = true;  ///< false: only its stream may rely on it (asynchronous, pinned)
   };
   /// Host to device; the source has been read on return.
   CUresult write(const Write& write);

@@ -122,7 +122,10 @@ CUresult handle(Call& call, const wire::context_destroy& args, wire::context_des
                    call, [&worker, context, is_reset = args.is_reset != 0](CUresult, auto&) {
                      return destroy(worker, context, is_reset);
                    }));
-  if (is_last) worker.streams().forget(context);
+  if (is_last) {
+    worker.upload_order().forget(context);
+    worker.streams().forget(context);
+  }
   worker.leave_context();
   return CUDA_SUCCESS;
 }

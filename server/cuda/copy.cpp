@@ -48,6 +48,7 @@ CUresult handle(Call& call, const wire::copy_h2d& args, wire::copy_h2d::Reply&) 
     worker.staging().give_back(context, slot, data.size());
     return refuse(result);
   }
+  if (args.is_ordered != 0) worker.note_upload(stream);
   worker.after_stream(stream, Completer::Kind::kData,
                       [&worker, context, slot, request, bytes = data.size()](CUresult done) {
                         worker.staging().give_back(context, slot, bytes);

@@ -50,6 +50,8 @@ class StreamTable {
   void end_capture(CUstream origin);
   /// The state of a stream; `current` says whose legacy stream null is.
   StreamRef find(CUcontext current, CUstream stream);
+  /// No more than one stream was ever used or made.
+  [[nodiscard]] bool is_single() const { return named_.size() + legacy_.size() <= 1; }
   /// A command is about to be issued.
   void note_work(const StreamRef& state);
   /// Streams of the context with work that is not known to be complete.

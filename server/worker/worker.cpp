@@ -20,7 +20,8 @@ HandleTable& handle_table(Call& call) {
   return call.worker().handles();
 }
 void note_stream_work(Call& call, CUstream stream) {
-  call.worker().note_work(stream);
+  call.worker().note_work(
+      stream, call.header().opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d));
 }
 
 Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> channel,
@@ -33,6 +34,7 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       outbox_(*channel_),
       staging_(driver),
       meter_(driver),
+      upload_order_(driver),
       completer_(driver, [this] {
         meter_.collect();
         outbox_.flush();
@@ -169,6 +171,12 @@ void Worker::after_stream(CUstream stream, Completer::Kind kind, Completer::Acti
   if (kind == Completer::Kind::kAnswer && state->captures == 0) meter_.end(state->context, stream);
   completer_.add(state->context, {&state, 1}, Completer::Scope::kStream, kind, std::move(action));
   if (state->context != current_) driver_.cuCtxSetCurrent(current_);
+}
+
+void Worker::note_work(CUstream stream, bool is_upload) {
+  const StreamRef state = streams_.find(current_, stream);
+  upload_order_.before_work(state, current_, is_upload, streams_.is_single());
+  streams_.note_work(state);
 }
 
 void Worker::begin_work(CUstream stream) {

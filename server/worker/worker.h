@@ -17,6 +17,7 @@
 #include "server/worker/outbox.h"
 #include "server/worker/staging.h"
 #include "server/worker/streams.h"
+#include "server/worker/upload_order.h"
 #include "transport/transport.h"
 
 #include <cuda.h>
@@ -62,6 +63,7 @@ class Worker final : private wire::RecordHandler {
   StagingPool& staging() { return staging_; }
   LedgerLink& ledger() { return ledger_; }
   GpuMeter& meter() { return meter_; }
+  UploadOrder& upload_order() { return upload_order_; }
   [[nodiscard]] CUcontext current() const { return current_; }
   [[nodiscard]] std::uint32_t current_device();
 
@@ -77,7 +79,9 @@ class Worker final : private wire::RecordHandler {
   /// Starts the measurement of device work that is about to be issued in the stream.
   void begin_work(CUstream stream);
   /// Something is about to be issued in the stream (native<CUstream>() does this by itself).
-  void note_work(CUstream stream) { streams_.note_work(streams_.find(current_, stream)); }
+  void note_work(CUstream stream, bool is_upload);
+  /// What was just issued in the stream is an upload that later work in every stream comes after.
+  void note_upload(CUstream stream) { upload_order_.note(streams_.find(current_, stream)); }
   /// No context is current from here on: it may be about to go.
   void leave_context();
 
@@ -126,6 +130,7 @@ class Worker final : private wire::RecordHandler {
   GpuMeter meter_;
   HandleTable handles_;
   StreamTable streams_;
+  UploadOrder upload_order_;
   CUcontext current_ = nullptr;
   std::uint32_t current_id_ = 0;
   std::uint64_t last_seq_ = 0;

@@ -16,7 +16,7 @@ using namespace sluice::shim;
 namespace sluice::shim {
 
 CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
-                        CUstream handle) {
+                        CUstream handle, CopyMode mode) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (source == nullptr || !session().addresses().is_within(destination, bytes))
     return CUDA_ERROR_INVALID_VALUE;
@@ -26,14 +26,16 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
     return capture_copy(destination, const_cast<void*>(source), bytes, *stream,
                         GraphNode::Kind::kUpload);
   // What the stream's host functions write into pinned memory is part of the copy.
-  if (session().host_functions().pending() != 0 && session().addresses().is_pinned(source, bytes)) {
+  const bool is_pinned = session().addresses().is_pinned(source, bytes);
+  if (is_pinned && session().host_functions().pending() != 0) {
     if (const CUresult lost = settle_host_functions(*stream)) return lost;
   }
   return session().transfers().write({.destination = destination,
                                       .source = static_cast<const std::byte*>(source),
                                       .bytes = bytes,
                                       .stream = stream->id,
-                                      .context = current_context_id()});
+                                      .context = current_context_id(),
+                                      .is_ordered = mode == CopyMode::kSynchronous || !is_pinned});
 }
 
 CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
@@ -110,7 +112,7 @@ CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CU
   auto* host_destination = reinterpret_cast<void*>(destination);
   const auto* host_source = reinterpret_cast<const void*>(source);
   if (to_device && from_device) return device_to_device(destination, source, bytes, handle);
-  if (to_device) return host_to_device(destination, host_source, bytes, handle);
+  if (to_device) return host_to_device(destination, host_source, bytes, handle, mode);
   if (from_device) return device_to_host(host_destination, source, bytes, handle, mode);
   return host_to_host(host_destination, host_source, bytes, handle, mode);
 }
@@ -119,13 +121,13 @@ CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CU
 
 SLUICE_API cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyHtoD_v2)) return refused;
-  return host_to_device(dstDevice, srcHost, ByteCount, nullptr);
+  return host_to_device(dstDevice, srcHost, ByteCount, nullptr, CopyMode::kSynchronous);
 }
 
 SLUICE_API cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                                 CUstream hStream) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyHtoDAsync_v2)) return refused;
-  return host_to_device(dstDevice, srcHost, ByteCount, hStream);
+  return host_to_device(dstDevice, srcHost, ByteCount, hStream, CopyMode::kAsynchronous);
 }
 
 SLUICE_API cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {

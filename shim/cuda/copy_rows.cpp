@@ -72,7 +72,7 @@ CUresult copy_stretch(const Side& to, const Side& from, std::size_t offset_to,
   const CUdeviceptr source = from.base + offset_from;
   if (to.is_device && from.is_device) return device_to_device(target, source, bytes, stream);
   if (to.is_device)
-    return host_to_device(target, reinterpret_cast<const void*>(source), bytes, stream);
+    return host_to_device(target, reinterpret_cast<const void*>(source), bytes, stream, mode);
   if (from.is_device)
     return device_to_host(reinterpret_cast<void*>(target), source, bytes, stream, mode);
   return host_to_host(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,

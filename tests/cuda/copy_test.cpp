@@ -60,6 +60,33 @@ TEST_F(CopyTest, DeviceToDeviceFollowsEarlierWork) {
   EXPECT_EQ(data, back);
 }
 
+TEST_F(CopyTest, APageableUploadIsThereForEveryLaterStreamAndContext) {
+  auto data = noise(12 << 20, 21);
+  std::vector<unsigned char> back(data.size());
+  CUdeviceptr p = 0;
+  CUstream other_stream = nullptr;
+  CUcontext other = nullptr;
+  ASSERT_OK(cuMemAlloc(&p, data.size()));
+  ASSERT_OK(cuStreamCreate(&other_stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_OK(cuCtxCreate(&other, nullptr, 0, device_));
+  CUstream foreign_stream = nullptr;
+  ASSERT_OK(cuStreamCreate(&foreign_stream, CU_STREAM_NON_BLOCKING));
+  for (unsigned round = 0; round < 4; ++round) {
+    data[data.size() - 1] = static_cast<unsigned char>(round);
+    ASSERT_OK(cuCtxSetCurrent(context_));
+    ASSERT_OK(cuMemcpyHtoDAsync(p, data.data(), data.size(), nullptr));
+    ASSERT_OK(cuMemcpyDtoHAsync(back.data(), p, back.size(), other_stream));
+    EXPECT_EQ(data, back) << "in another stream";
+    data[data.size() - 2] = static_cast<unsigned char>(round + 100);
+    ASSERT_OK(cuMemcpyHtoDAsync(p, data.data(), data.size(), other_stream));
+    ASSERT_OK(cuCtxSetCurrent(other));
+    ASSERT_OK(cuMemcpyDtoHAsync(back.data(), p, back.size(), foreign_stream));
+    EXPECT_EQ(data, back) << "in another context";
+  }
+  ASSERT_OK(cuCtxDestroy(other));
+  ASSERT_OK(cuCtxSetCurrent(context_));
+}
+
 TEST_F(CopyTest, AsynchronousCopiesOfOneStreamKeepTheirOrder) {
   CUstream stream = nullptr;
   ASSERT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

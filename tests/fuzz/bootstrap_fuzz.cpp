@@ -1,7 +1,7 @@
 // The decoder of bootstrap frames reads what anybody sends who can connect: it must neither crash
 // nor accept what it cannot repeat.
-#include "harness.h"
 #include "protocol/bootstrap.h"
+#include "tests/fuzz/harness.h"
 
 #include <cstdlib>
 
@@ -19,6 +19,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   const auto again = wire::decode_frame(wire::encode_frame(*frame));
   if (!again || *again != *frame) std::abort();
   return 0;
+}
+
+std::optional<std::size_t> fuzz_length_offset() {
+  return 4;
 }
 
 std::vector<std::vector<std::uint8_t>> fuzz_corpus() {

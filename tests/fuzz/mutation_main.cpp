@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
     for (std::size_t m = 0; m < mutations; ++m)
       mutate(input, corpus[below(random, corpus.size())], random);
     // Half of them with a length that fits, so that the decoder gets past its first check.
-    if (random() % 2 == 0) overwrite_u32(input, 4, static_cast<std::uint32_t>(input.size()));
+    if (const auto at = fuzz_length_offset(); at && random() % 2 == 0)
+      overwrite_u32(input, *at, static_cast<std::uint32_t>(input.size()));
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
   std::printf("%lu mutations of %zu inputs\n", iterations, corpus.size());

@@ -89,6 +89,12 @@ void FakeDriver::fill_streams() {
     self->events_[event] = {stream, self->streams_[stream].issued};
     return CUDA_SUCCESS;
   };
+  table.cuStreamWaitEvent = [](CUstream stream, CUevent, unsigned) {
+    const std::lock_guard lock(self->mutex_);
+    self->note("wait_event");
+    self->issue(stream);
+    return CUDA_SUCCESS;
+  };
   table.cuEventQuery = [](CUevent event) {
     CUstream stream = nullptr;
     {

@@ -165,6 +165,37 @@ TEST_F(WorkerOrder, LetsManySmallCopiesWaitBehindALongKernel) {
   EXPECT_EQ(kCopies * sizeof value, credit);
 }
 
+TEST_F(WorkerOrder, MakesOtherStreamsWaitForAnOrderedUploadAndForNothingElse) {
+  start();
+  create_stream(2);
+  create_stream(3);
+  driver_.hold();
+  const std::uint64_t value = 0;
+  wire::copy_h2d copy{};
+  copy.data_bytes = sizeof value;
+  copy.stream = 2;
+  post(copy, {std::as_bytes(std::span(&value, 1))});
+  memset(3);
+  settle();
+  EXPECT_EQ(0u, driver_.count("wait_event")) << "an upload that only its stream relies on";
+  copy.is_ordered = 1;
+  post(copy, {std::as_bytes(std::span(&value, 1))});
+  post(copy, {std::as_bytes(std::span(&value, 1))});
+  memset(2);
+  settle();
+  EXPECT_EQ(0u, driver_.count("wait_event")) << "the stream itself";
+  memset(3);
+  memset(3);
+  settle();
+  EXPECT_EQ(1u, driver_.count("wait_event")) << "another one, once";
+  driver_.finish_all();
+  ask_context_wait();
+  settle();
+  memset(0);
+  settle();
+  EXPECT_EQ(1u, driver_.count("wait_event")) << "the upload is complete";
+}
+
 TEST_F(WorkerOrder, RunsAHostFunctionAfterTheDataBeforeIt) {
   start();
   read(0, 100'000, 9);
