@@ -174,7 +174,8 @@ cudaError_t Runtime::reset(const DriverTable& cu, int ordinal) noexcept {
   CUresult result = cu.cuDevicePrimaryCtxReset_v2(handle);
   if (entry.primary != nullptr) {
     CUresult released = cu.cuDevicePrimaryCtxRelease_v2(handle);
-    if (result == CUDA_SUCCESS) result = released;
+    // The reset may have taken our reference with it.
+    if (result == CUDA_SUCCESS && released != CUDA_ERROR_INVALID_CONTEXT) result = released;
     entry.primary = nullptr;
   }
   if (CUcontext current = nullptr;
