@@ -248,7 +248,7 @@ std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_pr
 
 namespace {
 /// A program may destroy a context whose work it has not awaited; what then still runs is ended.
-constexpr std::chrono::seconds kDestroyGrace{5};
+constexpr std::chrono::seconds kDestroyGrace{3};
 
 /// What a context owned dies with it; a handle kept by the program is unknown from now on.
 void forget_objects_of(Context& context) {
