@@ -84,8 +84,10 @@ CUresult run(const Kernel& kernel, const LaunchConfig& config) {
   const LaunchResult result = kernel.module->program->run(kernel.index, config);
   // Whoever carries the text elsewhere gets it before the launch counts as finished.
   if (has_printf_sink()) config.services->flush();
-  if (result.outcome == LaunchOutcome::kAssert) report_assertion(result.detail + "\n");
-  if (result.outcome != LaunchOutcome::kOk) SLUICE_LOG_WARN("softgpu", "{}", result.detail);
+  if (result.outcome == LaunchOutcome::kAssert)
+    report_assertion(result.detail + "\n");
+  else if (result.outcome != LaunchOutcome::kOk)
+    SLUICE_LOG_WARN("softgpu", "{}", result.detail);
   return to_result(result.outcome);
 }
 

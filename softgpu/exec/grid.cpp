@@ -67,7 +67,10 @@ bool Grid::advance(BlockRun* run, bool* is_done) {
   *is_done = progress == BlockRun::Progress::kDone;
   if (progress != BlockRun::Progress::kFailed) return *is_done;
   const std::uint32_t* at = run->context().ctaid;
-  stop(fault.outcome, format("{} in block ({}, {}, {})", fault.detail, at[0], at[1], at[2]));
+  std::string detail = std::move(fault.detail);
+  if (fault.outcome != LaunchOutcome::kAssert)  // an assertion's message names the block itself
+    detail += format(" in block ({}, {}, {})", at[0], at[1], at[2]);
+  stop(fault.outcome, std::move(detail));
   return true;
 }
 

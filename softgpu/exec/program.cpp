@@ -67,7 +67,7 @@ class PtxProgram final : public Program {
   LaunchResult run(std::size_t index, const LaunchConfig& config) override {
     const Kernel& kernel = *kernels_[index];
     LaunchResult result = run_grid(kernel.code, config);
-    if (!result.detail.empty())
+    if (!result.detail.empty() && result.outcome != LaunchOutcome::kAssert)
       result.detail = "kernel " + infos_[index].name + ": " + result.detail;
     return result;
   }

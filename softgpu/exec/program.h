@@ -79,7 +79,7 @@ enum class LaunchOutcome {
 };
 struct LaunchResult {
   LaunchOutcome outcome = LaunchOutcome::kOk;
-  std::string detail;  ///< for the log: kernel, address, block
+  std::string detail;  ///< for the log: kernel, address, block; for kAssert CUDA's own message
 };
 
 /// One PTX module. Thread-safe after all set_address calls; kernels compile on first use, once.
