@@ -11,6 +11,7 @@ namespace {
 
 /// Address space for the frames of a block; only what is touched costs memory.
 constexpr std::size_t kFramesBytes = std::size_t{1} << 30;
+constexpr std::size_t kFramesKeptBytes = std::size_t{8} << 20;
 
 unsigned lowest(std::uint32_t mask) {
   return static_cast<unsigned>(std::countr_zero(mask));
@@ -73,6 +74,12 @@ BlockRun::Progress BlockRun::step(KernelFault* fault) {
   progress_ = Progress::kFailed;
   *fault = run_guarded([](void* self) { static_cast<BlockRun*>(self)->run_threads(); }, this);
   return fault->outcome == LaunchOutcome::kOk ? progress_ : Progress::kFailed;
+}
+
+void BlockRun::trim() {
+  if (frames_ == nullptr || context_.frames == nullptr) return;
+  const auto used = static_cast<std::size_t>(context_.frames - frames_->base());
+  if (used > kFramesKeptBytes) frames_->discard(kFramesKeptBytes);
 }
 
 /// Under run_guarded: may be left at any time by a jump, so it owns nothing.

@@ -21,6 +21,8 @@ class BlockRun {
   void start(std::uint64_t block_index);
   /// Runs until the block has ended or every thread left waits for another block.
   Progress step(KernelFault* fault);
+  /// Between blocks: gives memory back that only large frames need.
+  void trim();
 
   [[nodiscard]] const BlockContext& context() const { return context_; }
 

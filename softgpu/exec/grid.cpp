@@ -13,10 +13,19 @@ constexpr unsigned kPatienceRounds = 2000;
 /// Blocks that one thread keeps going at a time unless the launch is cooperative.
 constexpr std::size_t kRunningMax = 64;
 
+/// Gigabytes of address space each, so that a thread does not keep those of a cooperative grid.
+constexpr std::size_t kSpareRunsMax = 4;
+
 /// Blocks that have ended keep their address space for the next one on this thread.
 std::vector<std::unique_ptr<BlockRun>>& spare_runs() {
   thread_local std::vector<std::unique_ptr<BlockRun>> runs;
   return runs;
+}
+
+void recycle(std::unique_ptr<BlockRun> run) {
+  if (run == nullptr || spare_runs().size() >= kSpareRunsMax) return;
+  run->trim();
+  spare_runs().push_back(std::move(run));
 }
 
 }  // namespace
@@ -94,15 +103,14 @@ void Grid::work() {
     for (auto& run : running) {
       bool is_done = false;
       has_advanced |= advance(run.get(), &is_done);
-      if (is_done) spare_runs().push_back(std::move(run));
+      if (is_done) recycle(std::move(run));
       if (is_stopped.load(std::memory_order_relaxed)) break;
     }
     std::erase(running, nullptr);
     fruitless_rounds = has_advanced ? 0 : fruitless_rounds + 1;
     if (fruitless_rounds % 64 == 63) sched_yield();  // whoever is waited for may want this core
   }
-  for (auto& run : running)
-    if (run != nullptr) spare_runs().push_back(std::move(run));
+  for (auto& run : running) recycle(std::move(run));
 }
 
 }  // namespace sluice::softgpu

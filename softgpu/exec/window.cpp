@@ -16,6 +16,10 @@ Reservation::~Reservation() {
   if (base_ != nullptr) munmap(base_, bytes_);
 }
 
+void Reservation::discard(std::size_t offset_bytes) {
+  if (base_ != nullptr) madvise(base_ + offset_bytes, bytes_ - offset_bytes, MADV_DONTNEED);
+}
+
 SharedWindow::SharedWindow() : memory_(kSharedWindowBytes, false) {}
 
 std::byte* SharedWindow::resize(std::size_t bytes) {

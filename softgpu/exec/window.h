@@ -16,6 +16,8 @@ class Reservation {
   /// Null if the address space is exhausted.
   [[nodiscard]] std::byte* base() const { return base_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  /// The memory from `offset_bytes` on reads as zero again and costs nothing until it is written.
+  void discard(std::size_t offset_bytes);
 
  private:
   std::byte* base_ = nullptr;

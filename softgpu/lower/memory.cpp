@@ -14,7 +14,7 @@ llvm::AtomicOrdering ordering(const ptx::Instruction& i) {
   if (i.has("acquire")) return O::Acquire;
   if (i.has("release")) return O::Release;
   if (i.has("acq_rel")) return O::AcquireRelease;
-  if (i.has("volatile") || i.has("relaxed") || i.has("mmio")) return O::Monotonic;
+  if (i.has("volatile") || i.has("relaxed") || i.has("mmio") || i.has("cv")) return O::Monotonic;
   return O::NotAtomic;
 }
 
