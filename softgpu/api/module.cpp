@@ -155,7 +155,10 @@ Device* library_device() {
 void wait_everywhere(LoadedModule& module) {
   std::shared_ptr<Context> context;
   static_cast<void>(module);
-  if (current(&context) == CUDA_SUCCESS) wait_all(*context, pending(*context));
+  if (current(&context) != CUDA_SUCCESS) return;
+  // Kernels keep their module until they end: an endless one does not keep the program here.
+  const std::vector<OperationPtr> work = pending(*context);
+  if (wait_until(work, std::chrono::steady_clock::now() + kPatience)) wait_all(*context, work);
 }
 
 }  // namespace

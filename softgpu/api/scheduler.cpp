@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -117,11 +118,15 @@ void wait_for(const OperationPtr& operation) {
   p.finished.wait(lock, [&] { return operation->is_done; });
 }
 
-bool wait_until(const OperationPtr& operation, std::chrono::steady_clock::time_point deadline) {
-  if (operation == nullptr) return true;
+bool wait_until(const std::vector<OperationPtr>& operations,
+                std::chrono::steady_clock::time_point deadline) {
   Pool& p = pool();
   std::unique_lock lock(p.mutex);
-  return p.finished.wait_until(lock, deadline, [&] { return operation->is_done; });
+  return p.finished.wait_until(lock, deadline, [&] {
+    return std::all_of(operations.begin(), operations.end(), [](const OperationPtr& operation) {
+      return operation == nullptr || operation->is_done;
+    });
+  });
 }
 
 }  // namespace sluice::softgpu

@@ -27,7 +27,8 @@ using OperationPtr = std::shared_ptr<Operation>;
 void schedule(const OperationPtr& operation, const std::vector<OperationPtr>& before);
 [[nodiscard]] bool is_done(const OperationPtr& operation);  ///< null counts as done
 void wait_for(const OperationPtr& operation);
-/// False if it is not done by then.
-bool wait_until(const OperationPtr& operation, std::chrono::steady_clock::time_point deadline);
+/// False if not all are done by then.
+bool wait_until(const std::vector<OperationPtr>& operations,
+                std::chrono::steady_clock::time_point deadline);
 
 }  // namespace sluice::softgpu

@@ -247,9 +247,6 @@ std::shared_ptr<Context> make_context(Device* device, unsigned flags, bool is_pr
 }
 
 namespace {
-/// A program may destroy a context whose work it has not awaited; what then still runs is ended.
-constexpr std::chrono::seconds kDestroyGrace{3};
-
 /// What a context owned dies with it; a handle kept by the program is unknown from now on.
 void forget_objects_of(Context& context) {
   State& s = state();
@@ -264,13 +261,10 @@ void forget_objects_of(Context& context) {
 
 void destroy_context(const std::shared_ptr<Context>& context) {
   const std::vector<OperationPtr> work = pending(*context);
-  const auto deadline = std::chrono::steady_clock::now() + kDestroyGrace;
-  for (const OperationPtr& operation : work)
-    if (!wait_until(operation, deadline)) {
-      SLUICE_LOG_WARN("softgpu", "ending kernels that still run in a context being destroyed");
-      *context->is_cancelled = true;
-      break;
-    }
+  if (!wait_until(work, std::chrono::steady_clock::now() + kPatience)) {
+    SLUICE_LOG_WARN("softgpu", "ending kernels that still run in a context being destroyed");
+    *context->is_cancelled = true;
+  }
   wait_all(*context, work);
   context->is_dead = true;
   forget_objects_of(*context);

@@ -231,6 +231,8 @@ CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()>
 /// Everything that the stream (or every stream of the context) must have finished.
 std::vector<OperationPtr> pending(const std::shared_ptr<Stream>& stream);
 std::vector<OperationPtr> pending(Context& context);
+/// How long calls that take something away (unload, destroy) wait for kernels that may be endless.
+inline constexpr std::chrono::seconds kPatience{2};
 CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations);
 bool is_capturing(const std::shared_ptr<Stream>& stream);
 /// For calls that a capturing stream cannot take: STREAM_CAPTURE_UNSUPPORTED, and the capture is

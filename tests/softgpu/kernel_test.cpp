@@ -154,6 +154,12 @@ TEST_F(KernelOfThreadsTest, AContextCanBeDestroyedWhileAKernelIsEndless) {
   EXPECT_OK(cuCtxSynchronize());
 }
 
+TEST_F(KernelOfThreadsTest, AModuleCanBeUnloadedWhileItsKernelIsEndless) {
+  ASSERT_OK(cuMemAlloc(&memory_, 4));
+  ASSERT_OK(launch("endless", {&memory_}));
+  EXPECT_OK(cuModuleUnload(module_));
+}
+
 TEST_F(KernelOfThreadsTest, AProcessCanEndWhileAKernelIsEndless) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
