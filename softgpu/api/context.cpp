@@ -194,6 +194,7 @@ SOFTGPU_API cuCtxGetApiVersion(CUcontext, unsigned int* version) {
 SOFTGPU_API cuCtxSynchronize(void) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   return wait_all(*context, pending(*context));
 }
 

@@ -1,5 +1,5 @@
 // Events. A record is an operation in the stream; what it waits for is what the event stands for.
-#include "softgpu/api/state.h"
+#include "softgpu/api/work.h"
 
 using namespace sluice::softgpu;
 
@@ -22,7 +22,9 @@ SOFTGPU_API cuEventDestroy_v2(CUevent handle) {
   return state().events.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int) {
+SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags) {
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   SOFTGPU_CHECK(initialised());
   const auto event = state().events.find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -30,12 +32,16 @@ SOFTGPU_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsig
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(stream_handle, &stream));
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == CU_EVENT_RECORD_EXTERNAL)
+    return is_capturing(stream) ? submit_work(stream, EventRecordWork{event})
+                                : CUDA_ERROR_INVALID_VALUE;
   {
     const std::lock_guard lock(event->context->mutex);
+    if (stream->capture != nullptr && stream->capture->is_invalid)
+      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     event->captured = stream->capture;
-    event->seen = stream->seen;
-    if (stream->capture != nullptr)
-      return stream->capture->is_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+    event->tail = stream->tail;
+    if (stream->capture != nullptr) return CUDA_SUCCESS;
   }
   OperationPtr operation;
   SOFTGPU_CHECK(submit(
@@ -56,7 +62,10 @@ CUresult recorded_of(CUevent handle, std::shared_ptr<Event>* event, OperationPtr
   *event = state().events.find(handle);
   if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::lock_guard lock((*event)->context->mutex);
-  if ((*event)->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if ((*event)->captured != nullptr) {
+    if (!(*event)->captured->is_ended) (*event)->captured->is_invalid = true;
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
   *operation = (*event)->recorded;
   return CUDA_SUCCESS;
 }
@@ -66,6 +75,7 @@ SOFTGPU_API cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;
   OperationPtr operation;
   SOFTGPU_CHECK(recorded_of(handle, &event, &operation));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   return is_done(operation) ? event->context->sticky.load() : CUDA_ERROR_NOT_READY;
 }
 
@@ -73,6 +83,7 @@ SOFTGPU_API cuEventSynchronize(CUevent handle) {
   std::shared_ptr<Event> event;
   OperationPtr operation;
   SOFTGPU_CHECK(recorded_of(handle, &event, &operation));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   return wait_all(*event->context, {operation});
 }
 

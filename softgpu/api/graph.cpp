@@ -1,165 +1,227 @@
-// Stream capture and the graphs it makes: the work of a capture is recorded in the order of the
-// calls, which satisfies every dependency, and replayed in that order. Graphs built node by node
-// are not supported yet.
-#include "softgpu/api/state.h"
+// Graphs as structure: creating, cloning, asking for nodes and edges. Nodes and their parameters
+// are in graph_node.cpp, executable graphs in graph_exec.cpp.
+#include "softgpu/api/graph.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace sluice::softgpu;
 
 namespace {
-thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
 
-SOFTGPU_API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
-  std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(handle, &stream));
-  if (stream == stream->context->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  const std::lock_guard lock(stream->context->mutex);
-  if (stream->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->capture = std::make_shared<Capture>();
-  stream->capture->origin = stream.get();
-  stream->capture->mode = mode;
-  stream->capture->id = state().next_id++;
+/// Gives out a list by CUDA's convention: the number alone, or up to *count handles, the rest null.
+CUresult give_list(const std::vector<Node*>& list, CUgraphNode* out, std::size_t* count) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out != nullptr)
+    for (std::size_t i = 0; i < *count; ++i)
+      out[i] = i < list.size() ? handle_of(list[i]) : nullptr;
+  *count = out != nullptr ? std::min(*count, list.size()) : list.size();
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuStreamEndCapture(CUstream handle, CUgraph* out) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = nullptr;
-  std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(handle, &stream));
-  Context& context = *stream->context;
-  const std::lock_guard lock(context.mutex);
-  const auto capture = stream->capture;
-  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->origin != stream.get()) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  const bool is_joined =
-      std::all_of(capture->tails.begin(), capture->tails.end(),
-                  [&](const auto& tail) { return stream->seen[tail.first] >= tail.second; });
-  capture->is_ended = true;
-  for (const auto& weak : context.streams) {
-    const auto member = weak.lock();
-    if (member == nullptr || member->capture != capture) continue;
-    member->capture = nullptr;
-    member->seen.clear();
+std::vector<Node*> nodes_after(const Node* node) {
+  std::vector<Node*> out;
+  for (const auto& other : node->graph->nodes())
+    if (std::find(other->before.begin(), other->before.end(), node) != other->before.end())
+      out.push_back(other.get());
+  return out;
+}
+
+void clear(CUgraphEdgeData* edges, std::size_t count) {
+  if (edges != nullptr && count > 0) std::memset(edges, 0, count * sizeof *edges);
+}
+
+/// Only plain edges exist here: a kernel's programmatic ports are not supported.
+bool are_plain(const CUgraphEdgeData* edges, std::size_t count) {
+  for (std::size_t i = 0; edges != nullptr && i < count; ++i)
+    if (edges[i].from_port != 0 || edges[i].to_port != 0 || edges[i].type != 0) return false;
+  return true;
+}
+
+CUresult edges_of(CUgraph handle, CUgraphNode* from, CUgraphNode* to, std::size_t* count) {
+  const std::lock_guard lock(graph_mutex());
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(handle, &graph));
+  if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<Node*> begins, ends;
+  for (const auto& node : graph->nodes())
+    for (Node* b : node->before) {
+      begins.push_back(b);
+      ends.push_back(node.get());
+    }
+  std::size_t same = *count;
+  SOFTGPU_CHECK(give_list(begins, from, &same));
+  return give_list(ends, to, count);
+}
+
+/// Pairs of nodes of one graph.
+CUresult find_pair(const Graph& graph, CUgraphNode from, CUgraphNode to, Node** begin, Node** end) {
+  SOFTGPU_CHECK(find_node(from, begin));
+  SOFTGPU_CHECK(find_node(to, end));
+  return (*begin)->graph == &graph && (*end)->graph == &graph && *begin != *end
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult change_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                      std::size_t count, bool is_added) {
+  const std::lock_guard lock(graph_mutex());
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(handle, &graph));
+  if (count > 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<std::pair<Node*, Node*>> pairs(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    SOFTGPU_CHECK(find_pair(*graph, from[i], to[i], &pairs[i].first, &pairs[i].second));
+    const auto& before = pairs[i].second->before;
+    const bool exists = std::find(before.begin(), before.end(), pairs[i].first) != before.end();
+    if (exists == is_added) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (!is_joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-  *out = state().graphs.add(capture->graph);
+  for (const auto& [begin, end] : pairs) {
+    if (is_added)
+      end->before.push_back(begin);
+    else
+      std::erase(end->before, begin);
+  }
   return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(handle, &stream));
-  const std::lock_guard lock(stream->context->mutex);
-  *status = stream->capture == nullptr    ? CU_STREAM_CAPTURE_STATUS_NONE
-            : stream->capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                          : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(*mode, t_mode);
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle,
-                                        unsigned long long flags) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  constexpr unsigned long long kKnown = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                                        CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                                        CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-  if ((flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // launch from the device
-  const auto graph = state().graphs.find(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  auto executable = std::make_shared<Graph>();
-  executable->nodes = graph->nodes;
-  executable->flags = flags;
-  *out = state().executables.add(std::move(executable));
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
-                                         CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  params->hErrNode_out = nullptr;
-  params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
-  SOFTGPU_CHECK(cuGraphInstantiateWithFlags(out, graph, params->flags));
-  params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  return CUDA_SUCCESS;
-}
-
-namespace {
-CUresult capture_info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  SOFTGPU_CHECK(cuStreamIsCapturing(handle, status));
-  std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(handle, &stream));
-  const std::lock_guard lock(stream->context->mutex);
-  if (id != nullptr && stream->capture != nullptr) *id = stream->capture->id;
-  return CUDA_SUCCESS;
-}
 }  // namespace
 
-#undef cuStreamGetCaptureInfo
-SOFTGPU_API cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  return capture_info(stream, status, id);
-}
-// The graph of a capture under way and its nodes have no handles here: only status and id can be
-// told.
-SOFTGPU_API cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
-                                      cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
-                                      size_t* count) {
-  SOFTGPU_CHECK(capture_info(stream, status, id));
-  return *status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
-                 (graph != nullptr || nodes != nullptr || count != nullptr)
-             ? CUDA_ERROR_NOT_SUPPORTED
-             : CUDA_SUCCESS;
-}
-SOFTGPU_API cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
-                                      cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
-                                      const CUgraphEdgeData** edges, size_t* count) {
-  return edges != nullptr ? CUDA_ERROR_NOT_SUPPORTED
-                          : cuStreamGetCaptureInfo_v2(stream, status, id, graph, nodes, count);
+SOFTGPU_API cuGraphCreate(CUgraph* out, unsigned int flags) {
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  *out = state().graphs.add(std::make_shared<Graph>());
+  return CUDA_SUCCESS;
 }
 
-SOFTGPU_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
-  const auto graph = state().executables.find(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::shared_ptr<Stream> stream;
-  SOFTGPU_CHECK(stream_of(stream_handle, &stream));
-  // Launches of one executable graph do not overlap, whatever their streams.
-  return submit(stream, [graph]() -> CUresult {
-    const std::lock_guard lock(graph->replay);
-    for (const auto& node : graph->nodes)
-      if (const CUresult result = node(); result != CUDA_SUCCESS) return result;
-    return CUDA_SUCCESS;
-  });
-}
-
-SOFTGPU_API cuGraphUpload(CUgraphExec handle, CUstream) {
-  return state().executables.find(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
 SOFTGPU_API cuGraphDestroy(CUgraph handle) {
-  return state().graphs.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(handle, &graph));
+  const std::lock_guard lock(graph_mutex());
+  if (graph->is_embedded || graph->is_capturing) return CUDA_ERROR_INVALID_VALUE;
+  state().graphs.remove(handle);
+  graph.reset();
+  return CUDA_SUCCESS;
 }
-SOFTGPU_API cuGraphExecDestroy(CUgraphExec handle) {
-  return state().executables.remove(handle) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+SOFTGPU_API cuGraphClone(CUgraph* out, CUgraph handle) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(graph_mutex());
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(handle, &graph));
+  *out = state().graphs.add(graph->clone());
+  return CUDA_SUCCESS;
 }
+
+SOFTGPU_API cuGraphNodeFindInClone(CUgraphNode* out, CUgraphNode original, CUgraph clone) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(graph_mutex());
+  Node* node = nullptr;
+  SOFTGPU_CHECK(find_node(original, &node));
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(clone, &graph));
+  Node* found = graph->find_by_origin(node->id);
+  *out = handle_of(found);
+  return found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 SOFTGPU_API cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
-  const auto graph = state().graphs.find(handle);
-  if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (nodes != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  *count = graph->nodes.size();
+  const std::lock_guard lock(graph_mutex());
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(handle, &graph));
+  std::vector<Node*> all;
+  for (const auto& node : graph->nodes()) all.push_back(node.get());
+  return give_list(all, nodes, count);
+}
+
+SOFTGPU_API cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
+  const std::lock_guard lock(graph_mutex());
+  std::shared_ptr<Graph> graph;
+  SOFTGPU_CHECK(find_graph(handle, &graph));
+  std::vector<Node*> roots;
+  for (const auto& node : graph->nodes())
+    if (node->before.empty()) roots.push_back(node.get());
+  return give_list(roots, nodes, count);
+}
+
+SOFTGPU_API cuGraphGetEdges_v2(CUgraph graph, CUgraphNode* from, CUgraphNode* to,
+                               CUgraphEdgeData* edges, size_t* count) {
+  SOFTGPU_CHECK(edges_of(graph, from, to, count));
+  if (from != nullptr) clear(edges, *count);
   return CUDA_SUCCESS;
 }
-SOFTGPU_API cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
-  const auto executable = state().executables.find(handle);
-  if (flags == nullptr || executable == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = executable->flags;
+
+SOFTGPU_API cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNode* out,
+                                          CUgraphEdgeData* edges, size_t* count) {
+  const std::lock_guard lock(graph_mutex());
+  Node* node = nullptr;
+  SOFTGPU_CHECK(find_node(handle, &node));
+  SOFTGPU_CHECK(give_list(node->before, out, count));
+  if (out != nullptr) clear(edges, *count);
   return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode* out,
+                                            CUgraphEdgeData* edges, size_t* count) {
+  const std::lock_guard lock(graph_mutex());
+  Node* node = nullptr;
+  SOFTGPU_CHECK(find_node(handle, &node));
+  SOFTGPU_CHECK(give_list(nodes_after(node), out, count));
+  if (out != nullptr) clear(edges, *count);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                      const CUgraphEdgeData* edges, size_t count) {
+  if (!are_plain(edges, count)) return CUDA_ERROR_NOT_SUPPORTED;
+  return change_edges(graph, from, to, count, true);
+}
+
+SOFTGPU_API cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode* from,
+                                         const CUgraphNode* to, const CUgraphEdgeData* edges,
+                                         size_t count) {
+  if (!are_plain(edges, count)) return CUDA_ERROR_NOT_SUPPORTED;
+  return change_edges(graph, from, to, count, false);
+}
+
+SOFTGPU_API cuGraphDestroyNode(CUgraphNode handle) {
+  const std::lock_guard lock(graph_mutex());
+  Node* node = nullptr;
+  SOFTGPU_CHECK(find_node(handle, &node));
+  if (node->graph->is_embedded || node->graph->is_capturing) return CUDA_ERROR_INVALID_VALUE;
+  node->graph->remove(node);
+  return CUDA_SUCCESS;
+}
+
+SOFTGPU_API cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
+  if (type == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(graph_mutex());
+  Node* node = nullptr;
+  SOFTGPU_CHECK(find_node(handle, &node));
+  *type = node->type();
+  return CUDA_SUCCESS;
+}
+
+// The forms of CUDA 10 to 12.2, without edge data.
+#undef cuGraphGetEdges
+SOFTGPU_API cuGraphGetEdges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, size_t* count) {
+  return edges_of(graph, from, to, count);
+}
+#undef cuGraphNodeGetDependencies
+SOFTGPU_API cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* out, size_t* count) {
+  return cuGraphNodeGetDependencies_v2(node, out, nullptr, count);
+}
+#undef cuGraphNodeGetDependentNodes
+SOFTGPU_API cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* out, size_t* count) {
+  return cuGraphNodeGetDependentNodes_v2(node, out, nullptr, count);
+}
+#undef cuGraphAddDependencies
+SOFTGPU_API cuGraphAddDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   size_t count) {
+  return change_edges(graph, from, to, count, true);
+}
+#undef cuGraphRemoveDependencies
+SOFTGPU_API cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                      size_t count) {
+  return change_edges(graph, from, to, count, false);
 }

@@ -1,7 +1,7 @@
 // Launches, and what is known about functions. A CUkernel is accepted wherever a CUfunction is.
 #include "common/log.h"
-#include "softgpu/api/state.h"
 #include "softgpu/api/strict.h"
+#include "softgpu/api/work.h"
 #include "softgpu/exec/context.h"
 
 #include <cstring>
@@ -80,8 +80,43 @@ CUresult check_shape(const Kernel& kernel, const Dim3& grid, const Dim3& block, 
   return CUDA_SUCCESS;
 }
 
-CUresult run(const Kernel& kernel, const LaunchConfig& config) {
-  const LaunchResult result = kernel.module->program->run(kernel.index, config);
+/// A cooperative grid is resident as a whole.
+bool fits_at_once(const Kernel& kernel, const LaunchConfig& config) {
+  const Dim3& b = config.block;
+  const Dim3& g = config.grid;
+  return std::uint64_t{g.x} * g.y * g.z <=
+         resident_blocks(kernel, b.x * b.y * b.z, config.dynamic_shared_bytes);
+}
+
+}  // namespace
+
+namespace sluice::softgpu {
+
+CUresult make_kernel_work(const void* function, const LaunchConfig& shape, void** params,
+                          void** extra, KernelWork* out) {
+  SOFTGPU_CHECK(initialised());
+  out->kernel = state().kernels.find(function);
+  if (out->kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  out->handle = static_cast<CUfunction>(const_cast<void*>(function));
+  SOFTGPU_CHECK(check_shape(*out->kernel, shape.grid, shape.block, shape.dynamic_shared_bytes));
+  out->config = shape;
+  if (shape.is_cooperative && !fits_at_once(*out->kernel, shape))
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  SOFTGPU_CHECK(pack_params(out->kernel->info(), params, extra, &out->config.params));
+  const auto prepared = out->kernel->module->program->prepare(out->kernel->index);
+  if (prepared) return CUDA_SUCCESS;
+  SLUICE_LOG_WARN("softgpu", "{}", prepared.error().message);
+  return prepared.error().code == ErrorCode::kUnsupported ? CUDA_ERROR_NOT_SUPPORTED
+                                                          : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+CUresult run(const KernelWork& work, const Context& context) {
+  LaunchConfig config = work.config;
+  config.services = context.services;
+  config.is_cancelled = [flag = context.is_cancelled] {
+    return flag->load(std::memory_order_relaxed);
+  };
+  const LaunchResult result = work.kernel->module->program->run(work.kernel->index, config);
   // Whoever carries the text elsewhere gets it before the launch counts as finished.
   if (has_printf_sink()) config.services->flush();
   if (result.outcome == LaunchOutcome::kAssert)
@@ -91,13 +126,9 @@ CUresult run(const Kernel& kernel, const LaunchConfig& config) {
   return to_result(result.outcome);
 }
 
-/// A cooperative grid is resident as a whole.
-bool fits_at_once(const Kernel& kernel, const LaunchConfig& config) {
-  const Dim3& b = config.block;
-  const Dim3& g = config.grid;
-  return std::uint64_t{g.x} * g.y * g.z <=
-         resident_blocks(kernel, b.x * b.y * b.z, config.dynamic_shared_bytes);
-}
+}  // namespace sluice::softgpu
+
+namespace {
 
 /// Strict mode: the first launch of a context and of a module takes memory that was not there to
 /// see before.
@@ -135,31 +166,17 @@ std::shared_ptr<void> take_queue_place(const Stream& stream) {
 CUresult launch(CUfunction function, const LaunchConfig& shape, CUstream handle, void** params,
                 void** extra) {
   SOFTGPU_CHECK(initialised());
-  const auto kernel = state().kernels.find(function);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (state().kernels.find(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
-  const void* owner = kernel->module->owner;
+  KernelWork work;
+  SOFTGPU_CHECK(make_kernel_work(function, shape, params, extra, &work));
+  const void* owner = work.kernel->module->owner;
   if (owner != nullptr && owner != stream->context.get()) return CUDA_ERROR_INVALID_HANDLE;
-  SOFTGPU_CHECK(check_shape(*kernel, shape.grid, shape.block, shape.dynamic_shared_bytes));
-  LaunchConfig config = shape;
-  SOFTGPU_CHECK(pack_params(kernel->info(), params, extra, &config.params));
-  if (const auto prepared = kernel->module->program->prepare(kernel->index); !prepared) {
-    SLUICE_LOG_WARN("softgpu", "{}", prepared.error().message);
-    return prepared.error().code == sluice::ErrorCode::kUnsupported ? CUDA_ERROR_NOT_SUPPORTED
-                                                                    : CUDA_ERROR_LAUNCH_FAILED;
-  }
-  if (config.is_cooperative && !fits_at_once(*kernel, config))
-    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-  SOFTGPU_CHECK(charge_first_launch(*stream->context, *kernel->module));
-  auto place = is_capturing(stream) ? nullptr : take_queue_place(*stream);
-  config.services = stream->context->services;
-  config.is_cancelled = [flag = stream->context->is_cancelled] {
-    return flag->load(std::memory_order_relaxed);
-  };
-  return submit(stream, [kernel, place = std::move(place), config = std::move(config)] {
-    return run(*kernel, config);
-  });
+  SOFTGPU_CHECK(charge_first_launch(*stream->context, *work.kernel->module));
+  if (stream->queue == nullptr || is_capturing(stream)) return submit_work(stream, std::move(work));
+  return submit(stream, [place = take_queue_place(*stream), work = std::move(work),
+                         context = stream->context.get()] { return run(work, *context); });
 }
 
 CUresult check_attributes(const CUlaunchConfig& config, bool* is_cooperative) {

@@ -22,6 +22,7 @@ SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto at = context->device->arena->allocate(bytes, context.get());
   if (!at) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -43,6 +44,7 @@ SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, si
 SOFTGPU_API cuMemFree_v2(CUdeviceptr p) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   if (p == 0) return CUDA_SUCCESS;
   const auto block = memory_at(p);
   if (!block || block->address != p || !block->device->arena->contains(p))
@@ -81,6 +83,7 @@ SOFTGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   if (bytes >= (std::size_t{2} << 20)) ::madvise(memory, bytes, MADV_HUGEPAGE);
@@ -98,6 +101,7 @@ SOFTGPU_API cuMemAllocHost_v2(void** out, size_t bytes) {
 SOFTGPU_API cuMemFreeHost(void* p) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   if (p == nullptr) return CUDA_SUCCESS;
   State& s = state();
   {
@@ -118,6 +122,7 @@ SOFTGPU_API cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
   if (p == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   State& s = state();
   const std::lock_guard lock(s.host_mutex);
   const auto begin = reinterpret_cast<std::uint64_t>(p);
@@ -133,6 +138,7 @@ SOFTGPU_API cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
 SOFTGPU_API cuMemHostUnregister(void* p) {
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
+  SOFTGPU_CHECK(refuse_unsafe_call());
   wait_all(*context, pending(*context));
   State& s = state();
   const std::lock_guard lock(s.host_mutex);

@@ -13,27 +13,13 @@ namespace {
 
 thread_local int t_per_thread_depth = 0;
 
-bool is_sticky(CUresult result) {
-  switch (static_cast<int>(result)) {
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_LAUNCH_FAILED:
-      return true;
-    default:
-      return false;
-  }
-}
+}  // namespace
 
 std::uint64_t thread_number() {
   static std::atomic<std::uint64_t> next{1};
   thread_local const std::uint64_t number = next++;
   return number;
 }
-
-}  // namespace
 
 PerThreadDefaultStream::PerThreadDefaultStream() noexcept {
   ++t_per_thread_depth;
@@ -129,97 +115,6 @@ CUresult stream_of_any_context(CUstream handle, std::shared_ptr<Stream>* out) {
     *out = context->legacy;
   }
   return CUDA_SUCCESS;
-}
-
-namespace {
-/// The legacy stream would have to wait for them. Called with the context's mutex held.
-bool invalidate_blocking_captures(Context& context) {
-  bool is_any = false;
-  for (const auto& weak : context.streams) {
-    const auto other = weak.lock();
-    if (other == nullptr || !other->is_blocking() || other->capture == nullptr) continue;
-    other->capture->is_invalid = true;
-    is_any = true;
-  }
-  return is_any;
-}
-}  // namespace
-
-CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work,
-                OperationPtr* out, bool always) {
-  Context& context = *stream->context;
-  const std::lock_guard lock(context.mutex);
-  if (stream->capture != nullptr) {
-    if (stream->capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    Capture& capture = *stream->capture;
-    capture.graph->nodes.push_back(std::move(work));
-    stream->seen[stream->id] = capture.tails[stream->id] = capture.graph->nodes.size();
-    return CUDA_SUCCESS;
-  }
-  if (context.legacy == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (stream == context.legacy && invalidate_blocking_captures(context))
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  auto operation = std::make_shared<Operation>();
-  // shared: the context must outlive the work even if the program destroys it meanwhile
-  operation->work = [work = std::move(work), context = stream->context, always]() -> CUresult {
-    if ((context->sticky != CUDA_SUCCESS || context->is_dead) && !always) return context->sticky;
-    const CUresult result = work();
-    CUresult none = CUDA_SUCCESS;
-    if (is_sticky(result)) context->sticky.compare_exchange_strong(none, result);
-    return result;
-  };
-  std::vector<OperationPtr> before = {stream->last};
-  if (stream == context.legacy) {
-    std::erase_if(context.streams, [](const std::weak_ptr<Stream>& s) { return s.expired(); });
-    for (const auto& weak : context.streams)
-      if (const auto other = weak.lock(); other != nullptr && other->is_blocking())
-        before.push_back(other->last);
-  } else if (stream->is_blocking()) {
-    before.push_back(context.legacy->last);
-  }
-  stream->last = operation;
-  schedule(operation, before);
-  if (out != nullptr) *out = operation;
-  return CUDA_SUCCESS;
-}
-
-std::vector<OperationPtr> pending(const std::shared_ptr<Stream>& stream) {
-  Context& context = *stream->context;
-  const std::lock_guard lock(context.mutex);
-  std::vector<OperationPtr> out = {stream->last};
-  if (stream == context.legacy)
-    for (const auto& weak : context.streams)
-      if (const auto other = weak.lock(); other != nullptr && other->is_blocking())
-        out.push_back(other->last);
-  return out;
-}
-
-std::vector<OperationPtr> pending(Context& context) {
-  const std::lock_guard lock(context.mutex);
-  std::vector<OperationPtr> out;
-  if (context.legacy != nullptr) out.push_back(context.legacy->last);
-  for (const auto& weak : context.streams)
-    if (const auto stream = weak.lock()) out.push_back(stream->last);
-  return out;
-}
-
-bool is_capturing(const std::shared_ptr<Stream>& stream) {
-  const std::lock_guard lock(stream->context->mutex);
-  return stream->capture != nullptr;
-}
-
-CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream) {
-  const std::lock_guard lock(stream->context->mutex);
-  if (stream->capture == nullptr) return CUDA_SUCCESS;
-  stream->capture->is_invalid = true;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
-CUresult wait_all(Context& context, const std::vector<OperationPtr>& operations) {
-  for (const OperationPtr& operation : operations) wait_for(operation);
-  context.services->flush();  // CUDA prints what kernels printed when the host synchronises
-  trim_pools();
-  return context.sticky;
 }
 
 std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags,

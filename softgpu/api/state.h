@@ -25,6 +25,9 @@
 namespace sluice::softgpu {
 
 struct Context;
+struct Executable;
+struct Node;
+class Graph;
 class MemoryPool;
 
 struct Device {
@@ -37,23 +40,18 @@ struct Device {
   CUmemoryPool default_pool = nullptr, pool = nullptr;
 };
 
-/// A recorded graph: nodes in an order in which they may run.
-struct Graph {
-  std::vector<std::function<CUresult()>> nodes;
-  std::mutex replay;
-  std::uint64_t flags = 0;  ///< of the instantiation
-};
-
 /// One capture sequence; shared by the streams that take part in it.
 struct Capture {
-  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  std::shared_ptr<Graph> graph;
   struct Stream* origin = nullptr;
   CUstreamCaptureMode mode{};
   std::uint64_t id = 0;
-  bool is_invalid = false;
+  std::uint64_t thread = 0;  ///< that began it
+  std::atomic<bool> is_invalid{false};
   bool is_ended = false;
-  /// Number of the last node that each stream (by id) recorded; 1 is the capture's first node.
-  std::map<std::uint64_t, std::size_t> tails;
+  bool is_own_graph = true;  ///< else the program gave one to capture into
+  std::vector<std::weak_ptr<struct Stream>> members;
+  std::vector<Node*> abandoned;  ///< tails of members that were destroyed
 };
 
 /// Launches of a stream that have not run yet.
@@ -71,17 +69,16 @@ struct Stream {
   std::shared_ptr<LaunchQueue> queue;  ///< strict mode only
   OperationPtr last;                   ///< guarded by Context::mutex, as all below
   std::shared_ptr<Capture> capture;
-  /// While capturing: the last node of each stream that this stream's next node comes behind.
-  std::map<std::uint64_t, std::size_t> seen;
+  std::vector<Node*> tail;  ///< while capturing: what its next node comes behind
   [[nodiscard]] bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
 
 struct Event {
   std::shared_ptr<Context> context;
   unsigned flags = 0;
-  OperationPtr recorded;                      ///< guarded by Context::mutex
-  std::shared_ptr<Capture> captured;          ///< recorded inside a capture
-  std::map<std::uint64_t, std::size_t> seen;  ///< Stream::seen at the record
+  OperationPtr recorded;              ///< guarded by Context::mutex
+  std::shared_ptr<Capture> captured;  ///< recorded inside a capture
+  std::vector<Node*> tail;            ///< Stream::tail at the record
 };
 
 struct LoadedModule;
@@ -197,7 +194,8 @@ struct State {
   Registry<CUlibrary, LoadedModule> libraries;
   Registry<CUfunction, Kernel> kernels;
   Registry<CUgraph, Graph> graphs;
-  Registry<CUgraphExec, Graph> executables;
+  Registry<CUgraphNode, Node> nodes;
+  Registry<CUgraphExec, Executable> executables;
   Registry<CUmemoryPool, MemoryPool> pools;
   AddressSpace addresses;
   std::mutex host_mutex;
@@ -211,6 +209,7 @@ CUresult initialised();
 /// The calling thread's context; INVALID_CONTEXT without one, its sticky error if it has one.
 CUresult current(std::shared_ptr<Context>* out);
 std::vector<CUcontext>& context_stack();
+std::uint64_t thread_number();  ///< of the calling thread, from 1
 Device* device_of(CUdevice device);
 /// The number by which the program knows the device (CUDA_VISIBLE_DEVICES renumbers).
 CUdevice ordinal_of(const Device* device);
@@ -223,9 +222,8 @@ CUresult check_owner(const void* owner);
 CUresult stream_of(CUstream handle, std::shared_ptr<Stream>* out);
 /// The same for copies, which CUDA takes for a stream of any context.
 CUresult stream_of_any_context(CUstream handle, std::shared_ptr<Stream>* out);
-/// Puts work into the stream: runs it in stream order, or records it while the stream captures. A
-/// result of 700 and its kin makes the context's error sticky; after one, work that is not `always`
-/// is skipped.
+/// Puts work into the stream that no graph can hold (submit_work takes the rest). A result of 700
+/// and its kin makes the context's error sticky; after one, work that is not `always` is skipped.
 CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work,
                 OperationPtr* out = nullptr, bool always = false);
 /// Everything that the stream (or every stream of the context) must have finished.
@@ -238,6 +236,11 @@ bool is_capturing(const std::shared_ptr<Stream>& stream);
 /// For calls that a capturing stream cannot take: STREAM_CAPTURE_UNSUPPORTED, and the capture is
 /// spoilt.
 CUresult refuse_in_capture(const std::shared_ptr<Stream>& stream);
+/// For calls that are potentially unsafe while any stream captures (cuMemAlloc, cuEventQuery): the
+/// same, by the rules of the calling thread's capture mode.
+CUresult refuse_unsafe_call();
+/// The stream is about to be destroyed. Called with the context's mutex held.
+void leave_capture(const std::shared_ptr<Stream>& stream);
 std::shared_ptr<Stream> make_stream(const std::shared_ptr<Context>& context, unsigned flags,
                                     int priority);
 /// Null: the device has no memory left for a context (strict mode charges for one).

@@ -1,8 +1,18 @@
 // Streams and host functions in them.
-#include "softgpu/api/state.h"
 #include "softgpu/api/strict.h"
+#include "softgpu/api/work.h"
 
 #include <algorithm>
+
+namespace sluice::softgpu {
+
+CUresult run(const HostWork& work) {
+  const InsideHostFunction inside;
+  work.function(work.data);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::softgpu
 
 using namespace sluice::softgpu;
 
@@ -32,6 +42,7 @@ SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // Its pending work goes on; whoever orders by it (legacy stream, context) must still see it.
   const std::lock_guard lock(stream->context->mutex);
+  leave_capture(stream);
   if (stream->last != nullptr && stream->context->legacy != nullptr) {
     auto tail = std::make_shared<Operation>();
     auto ghost = stream;  // kept alive until its last operation is done
@@ -59,41 +70,68 @@ SOFTGPU_API cuStreamQuery(CUstream handle) {
   return stream->context->sticky;
 }
 
-SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int) {
+namespace {
+
+/// The wait inside a capture: an edge of its graph. Called with the context's mutex held.
+CUresult wait_for_captured(const std::shared_ptr<Stream>& stream,
+                           const std::shared_ptr<Capture>& captured,
+                           const std::vector<Node*>& tail) {
+  if (captured->is_ended) return CUDA_ERROR_CAPTURED_EVENT;
+  if (stream->context->legacy == stream) {
+    captured->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  if (stream->capture == nullptr) {  // the stream joins the capture
+    stream->capture = captured;
+    captured->members.push_back(stream);
+  }
+  if (stream->capture != captured) {
+    stream->capture->is_invalid = captured->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  for (Node* node : tail)
+    if (std::find(stream->tail.begin(), stream->tail.end(), node) == stream->tail.end())
+      stream->tail.push_back(node);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SOFTGPU_API cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) {
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
   const auto event = state().events.find(event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == CU_EVENT_WAIT_EXTERNAL)
+    return is_capturing(stream) ? submit_work(stream, EventWaitWork{event})
+                                : CUDA_ERROR_INVALID_VALUE;
   OperationPtr recorded;
   std::shared_ptr<Capture> captured;
-  std::map<std::uint64_t, std::size_t> seen;
+  std::vector<Node*> tail;
   {
     const std::lock_guard lock(event->context->mutex);
     recorded = event->recorded;
     captured = event->captured;
-    seen = event->seen;
+    tail = event->tail;
   }
-  {
-    const std::lock_guard lock(stream->context->mutex);
-    if (captured != nullptr) {
-      if (captured->is_ended) return CUDA_ERROR_CAPTURED_EVENT;
-      if (stream->context->legacy == stream) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-      if (stream->capture == nullptr) stream->capture = captured;  // the stream joins the capture
-      if (stream->capture != captured) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
-      // Nodes of one capture run in the order they were recorded: nothing to add but what has been
-      // joined.
-      for (const auto& [id, node] : seen) stream->seen[id] = std::max(stream->seen[id], node);
-      return CUDA_SUCCESS;
-    }
-    if (stream->capture != nullptr)
-      return recorded == nullptr ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    if (recorded == nullptr) return CUDA_SUCCESS;
-    auto gate = std::make_shared<Operation>();
-    gate->work = [] { return CUDA_SUCCESS; };
-    const std::vector<OperationPtr> before = {stream->last, recorded};
-    stream->last = gate;
-    schedule(gate, before);
+  const std::lock_guard lock(stream->context->mutex);
+  if (captured != nullptr) {
+    // A capture's streams are guarded by one mutex.
+    if (event->context != stream->context) return CUDA_ERROR_NOT_SUPPORTED;
+    return wait_for_captured(stream, captured, tail);
   }
+  if (stream->capture != nullptr) {
+    stream->capture->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (recorded == nullptr) return CUDA_SUCCESS;
+  auto gate = std::make_shared<Operation>();
+  gate->work = [] { return CUDA_SUCCESS; };
+  const std::vector<OperationPtr> before = {stream->last, recorded};
+  stream->last = gate;
+  schedule(gate, before);
   return CUDA_SUCCESS;
 }
 
@@ -133,11 +171,7 @@ SOFTGPU_API cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   SOFTGPU_CHECK(stream_of(handle, &stream));
-  return submit(stream, [function, data] {
-    const InsideHostFunction inside;
-    function(data);
-    return CUDA_SUCCESS;
-  });
+  return submit_work(stream, HostWork{function, data});
 }
 
 SOFTGPU_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data,
