@@ -13,7 +13,6 @@
 #include "shim/bind/bind.h"
 #include "shim/bind/elf_file.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <unistd.h>
 
@@ -69,12 +68,25 @@ class Auditor {
   }
 
  private:
+  /// Not by dladdr, which does not work yet this early before glibc 2.34.
   static std::string own_folder() {
-    Dl_info info{};
-    if (::dladdr(reinterpret_cast<void*>(&Auditor::own_folder), &info) == 0) return {};
-    const std::string_view path = info.dli_fname;
+    std::string path;
+    ::dl_iterate_phdr(&own_path, &path);
     const std::size_t slash = path.rfind('/');
-    return slash == std::string_view::npos ? "." : std::string(path.substr(0, slash));
+    return slash == std::string_view::npos ? "." : path.substr(0, slash);
+  }
+
+  static int own_path(dl_phdr_info* info, std::size_t, void* path) {
+    const auto wanted = reinterpret_cast<std::uintptr_t>(&Auditor::own_path);
+    for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+      if (segment.p_type != PT_LOAD || wanted - info->dlpi_addr < segment.p_vaddr ||
+          wanted - info->dlpi_addr - segment.p_vaddr >= segment.p_memsz)
+        continue;
+      *static_cast<std::string*>(path) = info->dlpi_name;
+      return 1;
+    }
+    return 0;
   }
 
   const cudart::RuntimeTable* find_runtime() {

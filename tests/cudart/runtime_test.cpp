@@ -128,6 +128,16 @@ TEST(Preload, stripped_static_runtime_is_named_in_one_line) {
   EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1);
 }
 
+TEST(Preload, exceptions_inside_our_libraries_find_their_handlers) {
+  // An unwritable log file is an exception of the logging library, caught by ours: stderr it is.
+  const Outcome outcome =
+      run_preloaded("program_stripped", "idle", {{"SLUICE_LOG_FILE", "/dev/null/log"}});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.output.find("program_stripped: links the CUDA runtime statically"),
+            std::string::npos)
+      << outcome.output;
+}
+
 TEST(Preload, programs_without_cuda_see_nothing) {
   const Outcome outcome =
       run("/bin/echo", {"hello"},

@@ -16,8 +16,8 @@ struct ShimOptions {
 void load_shim(const ShimOptions& options);
 
 /// True if the audit object may be loaded: from glibc 2.35 on it costs nothing per call; before,
-/// the loader sent every call between libraries through itself. Not under valgrind, which has a
-/// loader of its own.
+/// the loader sent every call between libraries through itself, and dlmopen crashed with any audit
+/// object. Not under valgrind, which has a loader of its own.
 bool can_audit(const std::string& program, const std::string& glibc_version);
 
 /// The address sanitizer's runtime that the program is linked to, empty if none: it insists on

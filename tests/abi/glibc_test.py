@@ -1,0 +1,57 @@
+#!/usr/bin/python3
+"""Client libraries run on glibc 2.28 wherever they were built, and depend on nothing that an application may have of its own.
+
+usage: glibc_test.py FOLDER LIBRARY...
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+LIMIT = (2, 28)
+# libdl and libpthread hold dlopen and pthread_create before 2.34. Nobody's libstdc++, OpenSSL or fmt.
+NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+MOVED = {"libdl.so.2", "libpthread.so.0"}
+
+
+def readelf(option, path):
+    return subprocess.run(["readelf", "-W", option, path], capture_output=True, text=True, check=True).stdout
+
+
+def check(path):
+    """Yields what is wrong."""
+    # "Name: GLIBC_2.2.5  Flags: none  Version: 7" in the section of versions that the library needs.
+    needs = readelf("-V", path).partition("Version needs section")[2]
+    versions = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", needs)
+    if not versions:
+        yield "needs no version of glibc: is it the right file?"
+    for major, minor in sorted(set(versions)):
+        if (int(major), int(minor)) > LIMIT:
+            yield f"needs GLIBC_{major}.{minor}"
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("-d", path)))
+    # libsluice.so brings the driver along.
+    allowed = NEEDED | ({"libcuda.so.1"} if path.name == "libsluice.so" else set())
+    for name in sorted(needed - allowed):
+        yield f"NEEDs {name}"
+    for name in sorted(MOVED - needed):
+        yield f"does not NEED {name}: dlopen or pthread_create will be missing before glibc 2.34"
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    failed = False
+    for name in sys.argv[2:]:
+        for complaint in check(folder / name):
+            failed = True
+            print(f"{name} {complaint}")
+    # A client library that nobody named here must not escape.
+    there = {p.name for p in folder.glob("*.so*") if not p.is_symlink()}
+    for name in sorted(there - set(sys.argv[2:])):
+        failed = True
+        print(f"{name} is in the folder and is not checked")
+    print(f"{len(sys.argv) - 2} libraries")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
