@@ -1,5 +1,6 @@
 // Failures of posted commands: reported once by the next call that may, or for ever if they end the
 // context.
+#include "shim/error_text.h"
 #include "tests/shim/fake_server.h"
 
 #include <sys/wait.h>
@@ -186,6 +187,27 @@ TEST_F(Errors, HandlesThatAreNoneAreRefused) {
   ASSERT_EQ(CUDA_SUCCESS, cuStreamCreate(&stream, 0));
   EXPECT_EQ(CUDA_SUCCESS, cuStreamDestroy_v2(stream));
   EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy_v2(stream)) << "destroyed twice";
+}
+
+TEST(ErrorText, both_apis_say_the_same_about_one_failure) {
+  const shim::ErrorText* entry = shim::find_error_text(2);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_STREQ(entry->driver, "CUDA_ERROR_OUT_OF_MEMORY");
+  EXPECT_STREQ(entry->runtime, "cudaErrorMemoryAllocation");
+  const char* text = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
+  EXPECT_STREQ(text, "out of memory");
+  EXPECT_EQ(text, entry->text);
+}
+
+TEST(ErrorText, errors_of_the_other_api_are_none_of_the_drivers) {
+  constexpr int kMissingConfiguration = 52;  // of a kernel call, the runtime's alone
+  ASSERT_NE(shim::find_error_text(kMissingConfiguration), nullptr);
+  const char* text = nullptr;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+            cuGetErrorString(static_cast<CUresult>(kMissingConfiguration), &text));
+  EXPECT_EQ(text, nullptr);
+  EXPECT_EQ(shim::find_error_text(12345), nullptr);
 }
 
 }  // namespace sluice::test
