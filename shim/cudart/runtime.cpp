@@ -9,6 +9,8 @@
 namespace sluice::cudart {
 namespace {
 
+constexpr std::chrono::milliseconds kRetryAfter{200};
+
 thread_local constinit ThreadState t_state{};
 
 CUresult absent_function() noexcept {
@@ -69,11 +71,12 @@ cudaError_t Runtime::init(const DriverTable** cu) noexcept {
   *cu = &table_;
   if (is_ready_.load(std::memory_order_acquire)) return cudaSuccess;
   std::lock_guard lock(mutex_);
-  if (!init_tried_) {
-    init_error_ = init_locked();
-    init_tried_ = true;
-    if (init_error_ == cudaSuccess) is_ready_.store(true, std::memory_order_release);
-  }
+  // Another thread may have been first.
+  if (is_ready_.load(std::memory_order_relaxed)) return cudaSuccess;
+  if (std::chrono::steady_clock::now() < retry_at_) return init_error_;
+  init_error_ = init_locked();
+  if (init_error_ == cudaSuccess) is_ready_.store(true, std::memory_order_release);
+  retry_at_ = std::chrono::steady_clock::now() + kRetryAfter;
   return init_error_;
 }
 

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -60,7 +61,9 @@ class Runtime {
     *cu = &table_;
     return is_loaded_.load(std::memory_order_acquire);
   }
-  /// load(), cuInit, device list. A failure is remembered for the life of the process.
+  /// load(), cuInit, device list. A failure is tried again at the next call, as CUDA's cuInit may
+  /// succeed later (a server that was not up yet), but not more often than kRetryAfter: programs
+  /// that ignore errors must not wait for a connection in every call.
   cudaError_t init(const DriverTable** cu) noexcept;
   /// init(), and a context is current: the application's own, else the thread's device's primary.
   cudaError_t bind(const DriverTable** cu) noexcept {
@@ -95,8 +98,8 @@ class Runtime {
   std::mutex mutex_;
   std::atomic<bool> is_loaded_{false};
   std::atomic<bool> is_ready_{false};
-  bool init_tried_ = false;
-  cudaError_t init_error_ = cudaSuccess;
+  cudaError_t init_error_ = cudaSuccess;  // of the last try
+  std::chrono::steady_clock::time_point retry_at_{};
   std::atomic<std::uint32_t> generation_{1};  // changes when a primary context is reset
   DriverTable table_;
   std::vector<Device> devices_;

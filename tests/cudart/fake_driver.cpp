@@ -1,8 +1,10 @@
 // A libcuda.so.1 for tests of the runtime alone: device memory is host memory, everything runs at
 // the call, and every call that matters is written to the file that FAKE_DRIVER_LOG names.
 // Kernels are known by name: `scale` doubles floats, everything else only leaves a line.
-// FAKE_DRIVER_FAIL=NAME:CODE makes one function fail, FAKE_DRIVER_VERSION sets its version.
+// FAKE_DRIVER_FAIL=NAME:CODE makes one function fail (until the file
+// FAKE_DRIVER_FAIL_UNTIL exists), FAKE_DRIVER_VERSION sets its version.
 #include <cuda.h>
+#include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
@@ -41,6 +43,8 @@ __attribute__((format(printf, 1, 2))) void note(const char* format, ...) {
 
 CUresult outcome(const char* function) {
   const char* wish = std::getenv("FAKE_DRIVER_FAIL");
+  const char* until = std::getenv("FAKE_DRIVER_FAIL_UNTIL");
+  if (until != nullptr && ::access(until, F_OK) == 0) return CUDA_SUCCESS;
   const std::size_t length = std::strlen(function);
   if (wish && std::strncmp(wish, function, length) == 0 && wish[length] == ':')
     return static_cast<CUresult>(std::atoi(wish + length + 1));

@@ -1,4 +1,5 @@
 // What the tests run on the recording driver: one mode per run, results on stdout.
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -86,11 +87,24 @@ static int launch_once() {
   return 0;
 }
 
+// A driver that comes up late: the file named by the argument makes it work.
+static int retry(const char* file) {
+  std::printf("early %d\n", cudaFree(nullptr));
+  std::fclose(std::fopen(file, "w"));
+  int error = 0;
+  for (int tries = 0; tries < 2000 && (error = cudaFree(nullptr)) != 0; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::printf("late %d\n", error);
+  cudaGetLastError();  // of the early calls
+  return run();
+}
+
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "run";
   if (!std::strcmp(mode, "idle")) return 0;
   if (!std::strcmp(mode, "errors")) return errors();
   if (!std::strcmp(mode, "objects")) return objects();
   if (!std::strcmp(mode, "launch")) return launch_once();
+  if (!std::strcmp(mode, "retry")) return retry(argv[2]);
   return run();
 }

@@ -3,6 +3,7 @@
 #include "tests/cudart/process.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -97,6 +98,17 @@ TEST(Cudart, failing_initialisation_is_reported_by_every_call) {
   const Outcome outcome =
       run_preloaded("program_static", "launch", {{"FAKE_DRIVER_FAIL", "cuInit:100"}});
   EXPECT_EQ(outcome.output, "launch 100\nsync 100\n");
+}
+
+TEST(Cudart, initialisation_that_failed_is_tried_again) {
+  const std::string file = testing::TempDir() + "sluice_cudart_up." + std::to_string(::getpid());
+  const Outcome outcome = run(kPrograms + "/program_static", {"retry", file},
+                              {{"LD_PRELOAD", kLibraries + "/libsluice.so"},
+                               {"LD_LIBRARY_PATH", kPrograms + "/fake"},
+                               {"FAKE_DRIVER_FAIL", "cuInit:802"},
+                               {"FAKE_DRIVER_FAIL_UNTIL", file}});
+  EXPECT_EQ(outcome.output, "early 802\nlate 0\nOK 2\n");
+  ::unlink(file.c_str());
 }
 
 TEST(Cudart, per_thread_default_stream_programs_use_the_per_thread_stream) {
