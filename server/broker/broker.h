@@ -131,7 +131,7 @@ class Broker final : public control::Administration {
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
   void watch_silence(int fd) const;
-  void on_ping(Client& client, const wire::Ping& ping);
+  void on_ping(const std::shared_ptr<Client>& client, const wire::Ping& ping);
   void tell(Session& session, const wire::Ending& ending);
   void watch_sessions();
   void watch_session(const std::shared_ptr<Session>& session);

@@ -112,7 +112,7 @@ void Broker::on_frame(const std::shared_ptr<Client>& client) {
   const auto frame = wire::decode_frame(client->received);
   client->received.clear();
   if (frame && client->session != nullptr) {
-    if (const auto* ping = std::get_if<wire::Ping>(&*frame)) return on_ping(*client, *ping);
+    if (const auto* ping = std::get_if<wire::Ping>(&*frame)) return on_ping(client, *ping);
   } else if (frame) {
     if (const auto* hello = std::get_if<wire::Hello>(&*frame))
       return on_hello(client, printable_hello(*hello));

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace sluice::server {
 namespace {
@@ -48,11 +49,14 @@ void Broker::watch_silence(int fd) const {
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &grace_ms, sizeof grace_ms);
 }
 
-void Broker::on_ping(Client& client, const wire::Ping& ping) {
-  const auto silent_ms = std::clamp<std::int64_t>(since(client.session->last_report).count(), 0,
+void Broker::on_ping(const std::shared_ptr<Client>& client, const wire::Ping& ping) {
+  const auto session = client->session;
+  const auto silent_ms = std::clamp<std::int64_t>(since(session->last_report).count(), 0,
                                                   std::numeric_limits<std::uint32_t>::max());
-  // A client that does not read its answers finds out by itself.
-  send(client, wire::Pong{ping.number, static_cast<std::uint32_t>(silent_ms)});
+  if (send(*client, wire::Pong{ping.number, static_cast<std::uint32_t>(silent_ms)})) return;
+  // It asks and does not read: part of a frame may have gone out, and nothing after it is a frame.
+  close_client(client);
+  end_session(session);
 }
 
 void Broker::tell(Session& session, const wire::Ending& ending) {

@@ -33,9 +33,9 @@ Result<TenantTable> TenantTable::open(std::vector<config::Tenant> from_file,
   TenantTable table;
   if (!state_dir.empty()) {
     std::error_code failed;
-    std::filesystem::create_directories(state_dir, failed);
+    const bool is_ours = std::filesystem::create_directories(state_dir, failed);
     if (failed) return fail(system_error("creating state_dir " + state_dir, failed.value()));
-    ::chmod(state_dir.c_str(), 0700);
+    if (is_ours) ::chmod(state_dir.c_str(), 0700);
     table.state_file_ = state_dir + "/tenants.toml";
     SLUICE_TRY(table.overrides_, config::load_overrides(table.state_file_));
   }

@@ -158,30 +158,34 @@ Result<std::unique_ptr<Service>> Service::start(const std::string& path, const s
   SLUICE_TRY(Fd listener, transport::listen_socket(address, 0600));
   std::unique_ptr<Service> service(new Service(path));
   if (!group.empty()) SLUICE_CHECK(open_to_group(path, group));
-  std::promise<void> is_ready;
+  std::promise<Status> is_ready;
   service->thread_ = std::thread([self = service.get(), fd = listener.release(), &administration,
                                   post = std::move(post), &is_ready]() mutable {
+    bool is_serving = false;
     try {
       auto io = kj::setupAsyncIo();
       auto stop = kj::newPromiseAndCrossThreadFulfiller<void>();
-      self->stop_->fulfiller = kj::mv(stop.fulfiller);
-      is_ready.set_value();
       capnp::TwoPartyServer server(kj::heap<ControlServer>(administration, post));
       auto receiver = io.lowLevelProvider->wrapListenSocketFd(kj::AutoCloseFd(fd));
+      self->stop_->fulfiller = kj::mv(stop.fulfiller);
+      is_serving = true;
+      is_ready.set_value({});
       server.listen(*receiver).exclusiveJoin(kj::mv(stop.promise)).wait(io.waitScope);
     } catch (const kj::Exception& error) {
-      SLUICE_LOG_ERROR("session", "the control service ended: {}", error.getDescription().cStr());
+      const std::string text = error.getDescription().cStr();
+      if (is_serving)
+        SLUICE_LOG_ERROR("session", "the control service ended: {}", text);
+      else
+        is_ready.set_value(fail(ErrorCode::kSystem, "starting the control service: " + text));
     }
   });
-  is_ready.get_future().wait();
+  SLUICE_CHECK(is_ready.get_future().get());
   return service;
 }
 
 Service::~Service() {
-  if (thread_.joinable()) {
-    stop_->fulfiller->fulfill();
-    thread_.join();
-  }
+  if (stop_->fulfiller.get() != nullptr) stop_->fulfiller->fulfill();
+  if (thread_.joinable()) thread_.join();
   ::unlink(path_.c_str());
 }
 

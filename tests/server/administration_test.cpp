@@ -51,6 +51,39 @@ TEST_F(AdministrationTest, TheStateFileHoldsNoToken) {
   EXPECT_NE(std::string::npos, text.find(config::hash_text(config::hash_token(made->token))));
 }
 
+TEST_F(AdministrationTest, AChangeThatCannotBeSavedIsNotMade) {
+  // Broken: a limit holds until the next restart only, and nobody was told.
+  keep_state();
+  start();
+  std::filesystem::remove_all(config_.state_dir);
+  config::TenantOverride change;
+  change.max_sessions = 7;
+  EXPECT_FALSE(set("good", change).has_value());
+  EXPECT_FALSE(ask([](Broker& b) { return b.revoke_token("good"); }).has_value());
+  EXPECT_EQ(64u, tenant("good").max_sessions);
+  open("good");
+}
+
+TEST_F(AdministrationTest, ADamagedStateFileStopsTheServerFromStarting) {
+  // Broken: a removed tenant is let in again.
+  keep_state();
+  std::filesystem::create_directories(config_.state_dir);
+  std::ofstream(config_.state_dir + "/tenants.toml") << "[[tenant]\n";
+  BrokerOptions options;
+  options.config = config_;
+  options.worker_executable = worker_;
+  Broker broker(std::move(options));
+  EXPECT_FALSE(broker.open().has_value());
+}
+
+TEST_F(AdministrationTest, LeavesTheModeOfAStateFolderThatWasThereAlone) {
+  keep_state();
+  std::filesystem::create_directories(config_.state_dir);
+  std::filesystem::permissions(config_.state_dir, std::filesystem::perms(0750));
+  start();
+  EXPECT_EQ(std::filesystem::perms(0750), std::filesystem::status(config_.state_dir).permissions());
+}
+
 TEST_F(AdministrationTest, WithoutAStateFileAChangeSaysThatItWillNotLast) {
   start();
   const auto changed = set("new", {});
