@@ -207,11 +207,12 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
   unwatch(session->worker.pidfd.get());
   ledger_.drop(session->id, session->tenant.name);
   sessions_.erase(session->id);
-  if (WIFSIGNALED(status) && !session->is_ending) {
-    SLUICE_LOG_WARN("session", "the worker of session={} tenant={} died of signal {}", session->id,
-                    session->tenant.name, WTERMSIG(status));
-    tell(*session, {wire::EndingCode::kWorker,
-                    format("the worker process died of signal {}", WTERMSIG(status)), 0});
+  if (status != 0 && !session->is_ending) {
+    const std::string how = WIFSIGNALED(status) ? format("died of signal {}", WTERMSIG(status))
+                                                : format("failed ({})", WEXITSTATUS(status));
+    SLUICE_LOG_WARN("session", "the worker of session={} tenant={} {}", session->id,
+                    session->tenant.name, how);
+    tell(*session, {wire::EndingCode::kWorker, "the worker process " + how, 0});
   }
   if (const auto client = session->life_line.lock()) {
     client->session = nullptr;
