@@ -1,12 +1,14 @@
-// hold MIB [idle]: holds MIB of device memory, prints "ready FREE TOTAL", then launches and
-// synchronises until a call fails or a line comes on stdin; idle: makes no call until then, and
-// one after. Prints "failed NAME" (exit 3) or "done" (exit 0).
+// hold MIB [idle|waiting]: holds MIB of device memory, prints "ready FREE TOTAL", then launches and
+// synchronises until a call fails or a line comes on stdin. idle: makes no call until then, and one
+// after; waiting: is in a call that waits for the line. Prints "failed NAME" (exit 3) or "done"
+// (exit 0).
 #include <cuda.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 static const char* const kPtx =
     ".version 7.0\n.target sm_75\n.address_size 64\n"
@@ -21,6 +23,11 @@ static void stop_on(CUresult result, const char* what) {
   std::printf("failed %s %s\n", name, what);
   std::fflush(stdout);
   _exit(3);
+}
+
+static void wait_for_line(void*) {
+  pollfd in{0, POLLIN, 0};
+  poll(&in, 1, -1);
 }
 
 int main(int argc, char** argv) {
@@ -42,15 +49,18 @@ int main(int argc, char** argv) {
   stop_on(cuCtxSynchronize(), "cuCtxSynchronize");
   std::printf("ready %zu %zu\n", free_bytes, total_bytes);
   std::fflush(stdout);
+  const char* how = argc > 2 ? argv[2] : "";
+  if (std::strcmp(how, "idle") == 0) wait_for_line(nullptr);
+  if (std::strcmp(how, "waiting") == 0)
+    stop_on(cuLaunchHostFunc(nullptr, wait_for_line, nullptr), "cuLaunchHostFunc");
   for (;;) {
     void* params[] = {&p};
     stop_on(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr),
             "cuLaunchKernel");
     stop_on(cuCtxSynchronize(), "cuCtxSynchronize");
     pollfd in{0, POLLIN, 0};
-    if (poll(&in, 1, argc > 2 ? -1 : 5) > 0) break;
+    if (poll(&in, 1, 5) > 0) break;
   }
-  if (argc > 2) stop_on(cuCtxSynchronize(), "cuCtxSynchronize");
   std::printf("done\n");
   return 0;
 }

@@ -107,14 +107,18 @@ class Sessions(Case):
                 titles += "GPU %" in live.stdout.readline()
             live.send_signal(signal.SIGINT)
 
-    def test_an_idle_session_is_ended_and_a_working_one_is_not(self):
+    def test_an_idle_session_is_ended_and_one_that_works_or_waits_is_not(self):
         server = self.serve()
-        self.accepted(server.ctl("tenant", "set", "a", "--idle-timeout", "1s"))
+        waiting = server.hold(10, "waiting")  # in one call for all of the test
         working, idle = server.hold(), server.hold(10, "idle")
+        self.accepted(server.ctl("tenant", "set", "a", "--idle-timeout", "2s"))
         self.assertTrue(wait_until(lambda: server.session_of(idle) is None))
         out, _ = idle.communicate("\n", timeout=30)
         self.assertTrue(out.startswith("failed CUDA_ERROR_"), out)
-        self.assertIsNotNone(server.session_of(working))
+        for other in (working, waiting):
+            self.assertIsNotNone(server.session_of(other))
+            out, err = other.communicate("\n", timeout=30)
+            self.assertEqual(0, other.returncode, out + err)
         self.assertIn("idle_timeout of tenant \"a\"", server.log())
 
 
