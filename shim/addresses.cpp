@@ -41,6 +41,21 @@ void Addresses::remove_context(const Context& context) {
   std::erase_if(device_, [&](const auto& item) { return item.second.context == &context; });
 }
 
+void Addresses::add_reserved(CUdeviceptr base, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  reserved_[base] = {bytes};
+}
+
+void Addresses::remove_reserved(CUdeviceptr base) {
+  std::lock_guard lock(mutex_);
+  reserved_.erase(base);
+}
+
+bool Addresses::is_reserved(CUdeviceptr address) const {
+  std::lock_guard lock(mutex_);
+  return containing(reserved_, address) != reserved_.end();
+}
+
 bool Addresses::add_host(const HostRange& range) {
   std::lock_guard lock(mutex_);
   const auto next = host_.lower_bound(range.base);
@@ -70,9 +85,15 @@ std::optional<HostRange> Addresses::remove_host(const void* base, bool is_regist
 
 bool Addresses::is_within(CUdeviceptr address, std::size_t bytes) const {
   std::lock_guard lock(mutex_);
-  const auto at = containing(device_, address);
+  auto at = containing(device_, address);
   if (at == device_.end()) return true;
-  return bytes <= at->second.bytes - (address - at->first);
+  CUdeviceptr end = at->first + at->second.bytes;
+  for (const auto* last = &*at; last->second.is_mapped && bytes > end - address;) {
+    if (++at == device_.end() || at->first != end || !at->second.is_mapped) break;
+    last = &*at;
+    end += at->second.bytes;
+  }
+  return bytes <= end - address;
 }
 
 bool Addresses::is_pinned(const void* address, std::size_t bytes) const {

@@ -21,6 +21,9 @@ struct DeviceRange {
   Context* context = nullptr;
   bool is_variable = false;     ///< of a module: not to be freed
   std::uint64_t buffer_id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+  CUmemoryPool pool = nullptr;  ///< CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+  bool is_mapped = false;       ///< by cuMemMap: without a context, and neighbours are one stretch
+  CUdevice device = 0;          ///< of what is mapped
 };
 
 struct HostRange {
@@ -40,6 +43,10 @@ class Addresses {
   /// Takes out the allocation that begins exactly there; empty if there is none.
   std::optional<DeviceRange> remove_device(CUdeviceptr base);
   void remove_context(const Context& context);
+  /// Addresses of cuMemAddressReserve: the device's, whatever is mapped there.
+  void add_reserved(CUdeviceptr base, std::size_t bytes);
+  void remove_reserved(CUdeviceptr base);
+  [[nodiscard]] bool is_reserved(CUdeviceptr address) const;
 
   /// False if it overlaps memory that is known already.
   bool add_host(const HostRange& range);
@@ -49,6 +56,7 @@ class Addresses {
 
   /// Whether [address, address + bytes) lies in one allocation; addresses of which nothing is known
   /// pass.
+  /// (Mappings that touch count as one.)
   [[nodiscard]] bool is_within(CUdeviceptr address, std::size_t bytes) const;
   /// Whether the whole range is pinned memory.
   [[nodiscard]] bool is_pinned(const void* address, std::size_t bytes) const;
@@ -56,6 +64,10 @@ class Addresses {
  private:
   mutable std::mutex mutex_;
   std::map<CUdeviceptr, DeviceRange> device_;
+  struct Reserved {
+    std::size_t bytes = 0;
+  };
+  std::map<CUdeviceptr, Reserved> reserved_;
   std::map<std::uintptr_t, HostRange> host_;
   std::uint64_t last_buffer_id_ = 0;
 };

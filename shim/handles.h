@@ -41,6 +41,7 @@ enum class Kind : std::uint8_t {
   kExternalMemory,
   kExternalSemaphore,
   kGraphicsResource,
+  kMemoryBlock,
   kCount,
 };
 

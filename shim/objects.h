@@ -117,6 +117,20 @@ struct Image {
   std::unordered_map<std::uint64_t, CUmodule> modules;  ///< of a library, per context serial
 };
 
+/// Physical memory (cuMemCreate).
+struct MemoryBlock {
+  std::uint64_t id = 0;
+  CUmemAllocationProp properties{};
+  std::atomic<int> references{1};
+};
+
+/// The memory pools of a device that have no creator.
+struct DevicePools {
+  std::mutex mutex;
+  CUmemoryPool standard = nullptr;  ///< once it was asked for
+  CUmemoryPool current = nullptr;   ///< null: the default pool
+};
+
 /// Objects that are used again and live as long as the pool. Thread-safe.
 template <class T>
 class Pool {

@@ -145,6 +145,8 @@ bool is_unsafe_in_capture(wire::Fn fn) {
     case wire::Fn::cuMemFreeHost:
     case wire::Fn::cuMemHostRegister_v2:
     case wire::Fn::cuMemHostUnregister:
+    case wire::Fn::cuMemCreate:
+    case wire::Fn::cuMemUnmap:
     case wire::Fn::cuEventQuery:
     case wire::Fn::cuEventSynchronize:
       return true;

@@ -15,6 +15,7 @@ Session::Session(Connection connection, std::optional<std::string_view> visible_
       server_(std::move(connection.server)),
       devices_(welcome_.devices, visible_devices),
       primary_(static_cast<std::size_t>(devices_.count()), nullptr),
+      device_pools_(static_cast<std::size_t>(devices_.count())),
       pipeline_(std::move(connection.channel), std::move(connection.life_line), is_strict, *this),
       transfers_(pipeline_, deferred_),
       completions_(pipeline_),

@@ -41,6 +41,9 @@ class Session final : private PushHandler {
   /// object.
   Context* new_context(CUdevice device, unsigned flags);
   Context* primary_context(CUdevice device);
+  DevicePools& device_pools(CUdevice device) {
+    return device_pools_[static_cast<std::size_t>(device)];
+  }
   std::mutex& contexts_mutex() { return contexts_mutex_; }
   std::uint32_t next_context_id() { return ++last_context_id_; }
 
@@ -62,6 +65,7 @@ class Session final : private PushHandler {
   std::deque<Context> contexts_;  ///< stable addresses; never shrinks
   std::vector<Context*> primary_;
   std::atomic<std::uint32_t> last_context_id_{0};
+  std::deque<DevicePools> device_pools_;
   Pipeline pipeline_;
   Transfers transfers_;
   Completions completions_;

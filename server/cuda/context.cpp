@@ -28,9 +28,9 @@ CUresult create(const DriverTable& driver, CUdevice device, unsigned flags, bool
 /// Everything the context still had was freed with it. memory_mutex is held.
 void refund_context(Worker& worker, CUcontext context) {
   for (auto a = worker.allocations.begin(); a != worker.allocations.end();) {
-    if (a->second.context == context) {
-      worker.ledger().refund(a->second.device, a->second.charged_bytes);
-      worker.memory_bytes -= a->second.charged_bytes;
+    // Memory of pools belongs to the device.
+    if (a->second.context == context && a->second.pool == nullptr) {
+      worker.refund(a->second);
       a = worker.allocations.erase(a);
     } else {
       ++a;

@@ -24,17 +24,16 @@ CUresult allocate(Worker& worker, std::uint32_t device, CUcontext context, std::
   if (bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t charge =
       (bytes + kChargeGranularity - 1) / kChargeGranularity * kChargeGranularity;
-  if (!worker.ledger().charge(device, charge).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!worker.ledger().charge(device, charge).is_granted &&
+      !(worker.pools().release(device) && worker.ledger().charge(device, charge).is_granted))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = worker.driver().cuMemAlloc_v2(out, bytes);
   if (result != CUDA_SUCCESS) {
     worker.ledger().refund(device, charge);
     return result;
   }
   const std::lock_guard lock(worker.memory_mutex);
-  worker.allocations[*out] = {device, charge, context};
-  worker.memory_bytes += charge;
-  if (worker.memory_bytes > worker.memory_peak_bytes)
-    worker.memory_peak_bytes = worker.memory_bytes.load();
+  worker.note_allocation(*out, {device, charge, context});
   return CUDA_SUCCESS;
 }
 
@@ -95,8 +94,7 @@ CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::
         CUresult result = CUDA_ERROR_INVALID_VALUE;  // freed twice
         if (found != worker.allocations.end()) result = worker.driver().cuMemFree_v2(p);
         if (result == CUDA_SUCCESS) {
-          worker.ledger().refund(found->second.device, found->second.charged_bytes);
-          worker.memory_bytes -= found->second.charged_bytes;
+          worker.refund(found->second);
           worker.allocations.erase(found);
         }
         --worker.pending_frees;

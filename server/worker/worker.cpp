@@ -34,6 +34,7 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       outbox_(*channel_),
       staging_(driver),
       meter_(driver),
+      pools_(driver, ledger),
       upload_order_(driver),
       completer_(driver, [this] {
         meter_.collect();
@@ -43,6 +44,21 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
 Worker::~Worker() {
   host_functions->end();
   completer_.stop();
+}
+
+void Worker::note_allocation(CUdeviceptr address, const Allocation& allocation) {
+  allocations[address] = allocation;
+  memory_bytes += allocation.charged_bytes;
+  if (memory_bytes > memory_peak_bytes) memory_peak_bytes = memory_bytes.load();
+}
+
+void Worker::refund(const Allocation& allocation) {
+  memory_bytes -= allocation.charged_bytes;
+  if (allocation.pool != nullptr) {
+    pools_.freed(allocation.pool, allocation.device, allocation.charged_bytes);
+  } else {
+    ledger_.refund(allocation.device, allocation.charged_bytes);
+  }
 }
 
 std::uint32_t Worker::current_device() {

@@ -15,6 +15,7 @@
 #include "server/worker/handles.h"
 #include "server/worker/ledger_link.h"
 #include "server/worker/outbox.h"
+#include "server/worker/pools.h"
 #include "server/worker/staging.h"
 #include "server/worker/streams.h"
 #include "server/worker/upload_order.h"
@@ -64,6 +65,7 @@ class Worker final : private wire::RecordHandler {
   LedgerLink& ledger() { return ledger_; }
   GpuMeter& meter() { return meter_; }
   UploadOrder& upload_order() { return upload_order_; }
+  PoolCharges& pools() { return pools_; }
   [[nodiscard]] CUcontext current() const { return current_; }
   [[nodiscard]] std::uint32_t current_device();
 
@@ -97,8 +99,25 @@ class Worker final : private wire::RecordHandler {
     std::uint32_t device;
     std::uint64_t charged_bytes;
     CUcontext context;
+    CUmemoryPool pool = nullptr;  ///< of which it is a part: its charge goes back there
   };
   std::map<CUdeviceptr, Allocation> allocations;
+  /// Counts what an allocation takes / gives its charge back. memory_mutex is held.
+  void note_allocation(CUdeviceptr address, const Allocation& allocation);
+  void refund(const Allocation& allocation);
+  /// Physical memory of cuMemCreate: charged until it is neither held nor mapped.
+  struct Block {
+    CUmemGenericAllocationHandle handle = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t device = 0;
+    unsigned mappings = 0;
+    bool is_released = false;
+  };
+  std::map<std::uint64_t, Block> blocks;  ///< by wire id
+  struct Mapping {
+    std::uint64_t bytes = 0, block = 0;
+  };
+  std::map<CUdeviceptr, Mapping> mappings;
   std::atomic<unsigned> pending_frees{0};
   std::atomic<std::uint64_t> memory_bytes{0}, memory_peak_bytes{0};
 
@@ -128,6 +147,7 @@ class Worker final : private wire::RecordHandler {
   Outbox outbox_;
   StagingPool staging_;
   GpuMeter meter_;
+  PoolCharges pools_;
   HandleTable handles_;
   StreamTable streams_;
   UploadOrder upload_order_;

@@ -79,7 +79,8 @@ CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size
 }
 
 bool is_device_memory(CUdeviceptr address) {
-  if (session().addresses().device(address)) return true;
+  if (session().addresses().device(address) || session().addresses().is_reserved(address))
+    return true;
   if (session().addresses().host(reinterpret_cast<const void*>(address))) return false;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   return ::msync(reinterpret_cast<void*>(address / page * page), page, MS_ASYNC) != 0;

@@ -18,7 +18,7 @@ CUresult device_attribute(void* out, CUpointer_attribute attribute, const Device
                           CUdeviceptr address) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return give(out, range.context->handle);
+      return give(out, range.context != nullptr ? range.context->handle : nullptr);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return give(out, CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -30,7 +30,7 @@ CUresult device_attribute(void* out, CUpointer_attribute attribute, const Device
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return give(out, int{0});
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return give(out, range.context->device);
+      return give(out, range.context != nullptr ? range.context->device : range.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return give(out, int{0});
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -46,7 +46,7 @@ CUresult device_attribute(void* out, CUpointer_attribute attribute, const Device
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give(out, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return give(out, CUmemoryPool{nullptr});
+      return give(out, range.pool);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -25,6 +25,12 @@ class Capture : public KernelTest {
     ASSERT_OK(cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING));
   }
 
+  /// The streams here do not wait for the legacy stream, which sets the memory.
+  CUdeviceptr words(std::size_t count, unsigned value = 0) {
+    const CUdeviceptr p = KernelTest::words(count, value);
+    EXPECT_OK(cuStreamSynchronize(nullptr));
+    return p;
+  }
   void begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED) {
     ASSERT_OK(cuStreamBeginCapture(stream_, mode));
   }
@@ -114,6 +120,7 @@ TEST_F(Capture, AJoinedForkRunsInItsOrder) {
   CUgraphExec exec = end();
   for (int i = 0; i < 3; ++i) {
     EXPECT_OK(cuMemsetD32(p, 0, 2));
+    EXPECT_OK(cuStreamSynchronize(nullptr));
     EXPECT_OK(cuGraphLaunch(exec, other_));
     EXPECT_OK(cuStreamSynchronize(other_));
     EXPECT_EQ(read_word(p + 4), 11u);
