@@ -1,5 +1,7 @@
 #include "shim/addresses.h"
 
+#include <algorithm>
+
 namespace sluice::shim {
 namespace {
 
@@ -61,6 +63,10 @@ bool Addresses::add_host(const HostRange& range) {
   const auto next = host_.lower_bound(range.base);
   if (next != host_.end() && next->first - range.base < range.bytes) return false;
   if (containing(host_, range.base) != host_.end()) return false;
+  if (!range.is_registered) {
+    host_low_ = std::min(host_low_.load(), range.base);
+    host_high_ = std::max(host_high_.load(), range.base + range.bytes);
+  }
   HostRange& known = host_[range.base];
   known = range;
   known.buffer_id = ++last_buffer_id_;
@@ -72,6 +78,14 @@ std::optional<HostRange> Addresses::host(const void* address) const {
   const auto at = containing(host_, reinterpret_cast<std::uintptr_t>(address));
   if (at == host_.end()) return std::nullopt;
   return at->second;
+}
+
+std::optional<HostRange> Addresses::allocated_host(std::uintptr_t address) const {
+  if (address < host_low_.load(std::memory_order_relaxed) ||
+      address >= host_high_.load(std::memory_order_relaxed))
+    return std::nullopt;
+  const auto known = host(reinterpret_cast<const void*>(address));
+  return known && !known->is_registered ? known : std::nullopt;
 }
 
 std::optional<HostRange> Addresses::remove_host(const void* base, bool is_registered) {

@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,6 +21,7 @@ struct DeviceRange {
   std::size_t bytes = 0;
   Context* context = nullptr;
   bool is_variable = false;     ///< of a module: not to be freed
+  bool is_managed = false;      ///< the program's memory at the same address
   std::uint64_t buffer_id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
   CUmemoryPool pool = nullptr;  ///< CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
   bool is_mapped = false;       ///< by cuMemMap: without a context, and neighbours are one stretch
@@ -51,6 +53,8 @@ class Addresses {
   /// False if it overlaps memory that is known already.
   bool add_host(const HostRange& range);
   [[nodiscard]] std::optional<HostRange> host(const void* address) const;
+  /// The allocation (not registered memory) that contains the address; quick where there is none.
+  [[nodiscard]] std::optional<HostRange> allocated_host(std::uintptr_t address) const;
   /// Takes out the range that begins there and is (not) registered.
   std::optional<HostRange> remove_host(const void* base, bool is_registered);
 
@@ -69,6 +73,7 @@ class Addresses {
   };
   std::map<CUdeviceptr, Reserved> reserved_;
   std::map<std::uintptr_t, HostRange> host_;
+  std::atomic<std::uintptr_t> host_low_{UINTPTR_MAX}, host_high_{0};  ///< of all allocations so far
   std::uint64_t last_buffer_id_ = 0;
 };
 

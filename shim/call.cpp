@@ -209,6 +209,7 @@ void count_use(Stream& used) noexcept {
 CUresult use_stream(CUstream handle, Stream** stream) noexcept {
   if (const CUresult bad = find_stream(handle, stream)) return bad;
   if (const CUresult bad = session().captures().add_node(**stream)) return bad;
+  if (const CUresult lost = session().shadows().upload()) return lost;
   count_use(**stream);
   return CUDA_SUCCESS;
 }

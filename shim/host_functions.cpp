@@ -174,6 +174,7 @@ void HostFunctions::run(const Due& due) {
   } else {
     due.function.run(due.function.data);
   }
+  session().shadows().upload();  // what it wrote is there for the work behind it
   {
     std::lock_guard lock(mutex_);
     pending_.erase(due.token);

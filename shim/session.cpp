@@ -20,7 +20,8 @@ Session::Session(Connection connection, std::optional<std::string_view> visible_
       transfers_(pipeline_, deferred_),
       completions_(pipeline_),
       host_functions_(pipeline_),
-      graphs_(pipeline_, transfers_, host_functions_) {}
+      graphs_(pipeline_, transfers_, host_functions_),
+      shadows_(pipeline_, addresses_) {}
 
 int Session::driver_version() const {
   return welcome_.driver_version > 0 ? std::min(welcome_.driver_version, CUDA_VERSION)
@@ -105,6 +106,8 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       return completions_.on_marker_done(header, body);
     case wire::Opcode::host_func_run:
       return host_functions_.on_run(header, body);
+    case wire::Opcode::shadow_data:
+      return shadows_.on_data(body);
     case wire::Opcode::graph_done:
       return graphs_.on_done(header, body);
     case wire::Opcode::failure: {

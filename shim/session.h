@@ -12,6 +12,7 @@
 #include "shim/host_functions.h"
 #include "shim/objects.h"
 #include "shim/pipeline.h"
+#include "shim/shadows.h"
 #include "shim/transfers.h"
 
 #include <deque>
@@ -30,6 +31,7 @@ class Session final : private PushHandler {
   [[nodiscard]] HostFunctions& host_functions() { return host_functions_; }
   [[nodiscard]] Graphs& graphs() { return graphs_; }
   [[nodiscard]] Captures& captures() { return captures_; }
+  [[nodiscard]] Shadows& shadows() { return shadows_; }
   [[nodiscard]] Addresses& addresses() { return addresses_; }
   [[nodiscard]] Deferred& deferred() { return deferred_; }
   [[nodiscard]] const Devices& devices() const { return devices_; }
@@ -71,6 +73,7 @@ class Session final : private PushHandler {
   Completions completions_;
   HostFunctions host_functions_;
   Graphs graphs_;
+  Shadows shadows_;
   Captures captures_;
 };
 

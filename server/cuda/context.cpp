@@ -53,6 +53,7 @@ CUresult destroy(Worker& worker, CUcontext context, bool is_reset) {
     worker.meter().forget(context);
     worker.staging().forget(context);
     worker.graphs->forget(context);
+    worker.shadows().forget(context);
   }
   CUresult result = CUDA_SUCCESS;
   if (!known.is_primary) {

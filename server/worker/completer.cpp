@@ -55,7 +55,10 @@ void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope
   if (item->result != CUDA_SUCCESS) item->is_ready = true;
   poll(*item);
   const bool is_ready = item->is_ready;
-  if (is_ready && outstanding() == 0) return finish(*item);
+  if (is_ready && outstanding() == 0) {
+    before_();
+    return finish(*item);
+  }
   enqueue(std::move(item));
   if (!is_ready) return;
   // Something else is under way, but this work is done: do not wait for the other thread to wake.
@@ -161,6 +164,7 @@ bool Completer::sweep() {
   if (data.empty() && answers.empty()) return false;
   std::sort(data.begin(), data.end(), is_older<ItemRef, ItemRef>);
   std::sort(answers.begin(), answers.end(), is_older<ItemRef, ItemRef>);
+  before_();
   for (const ItemRef& item : data) finish(*item);
   for (const ItemRef& item : answers) {
     enter(item->context);

@@ -30,9 +30,10 @@ class Completer {
   /// Gets CUDA_SUCCESS or the error that the work met. Answers run with the item's context current.
   using Action = std::function<void(CUresult)>;
   enum class Kind { kData, kAnswer };
-  /// `flush` sends what the actions produced.
-  Completer(const DriverTable& driver, std::function<void()> flush)
-      : driver_(driver), flush_(std::move(flush)) {}
+  /// `before` runs before the actions, when their work has completed; `flush` sends what they
+  /// produced.
+  Completer(const DriverTable& driver, std::function<void()> before, std::function<void()> flush)
+      : driver_(driver), before_(std::move(before)), flush_(std::move(flush)) {}
   ~Completer() { stop(); }
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
@@ -88,6 +89,7 @@ class Completer {
   void run();
 
   const DriverTable& driver_;
+  std::function<void()> before_;
   std::function<void()> flush_;
   std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;

@@ -36,10 +36,14 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       meter_(driver),
       pools_(driver, ledger),
       upload_order_(driver),
-      completer_(driver, [this] {
-        meter_.collect();
-        outbox_.flush();
-      }) {}
+      shadows_(driver, outbox_),
+      completer_(
+          driver, [this] { shadows_.send_changes(); }, [this] { flush_completions(); }) {}
+
+void Worker::flush_completions() {
+  meter_.collect();
+  outbox_.flush();
+}
 
 Worker::~Worker() {
   host_functions->end();

@@ -16,6 +16,7 @@
 #include "server/worker/ledger_link.h"
 #include "server/worker/outbox.h"
 #include "server/worker/pools.h"
+#include "server/worker/shadows.h"
 #include "server/worker/staging.h"
 #include "server/worker/streams.h"
 #include "server/worker/upload_order.h"
@@ -66,6 +67,7 @@ class Worker final : private wire::RecordHandler {
   GpuMeter& meter() { return meter_; }
   UploadOrder& upload_order() { return upload_order_; }
   PoolCharges& pools() { return pools_; }
+  Shadows& shadows() { return shadows_; }
   [[nodiscard]] CUcontext current() const { return current_; }
   [[nodiscard]] std::uint32_t current_device();
 
@@ -140,6 +142,7 @@ class Worker final : private wire::RecordHandler {
   Status serve();
   CUresult enter_context(std::uint32_t id);
   void destroy_finished_streams();
+  void flush_completions();
 
   const DriverTable& driver_;
   std::unique_ptr<transport::Channel> channel_;
@@ -148,6 +151,7 @@ class Worker final : private wire::RecordHandler {
   StagingPool staging_;
   GpuMeter meter_;
   PoolCharges pools_;
+  Shadows shadows_;
   HandleTable handles_;
   StreamTable streams_;
   UploadOrder upload_order_;

@@ -14,6 +14,19 @@ using namespace sluice;
 using namespace sluice::shim;
 
 namespace sluice::shim {
+namespace {
+
+CUresult post_device_copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes,
+                          const Stream& stream) {
+  wire::copy_d2d args{};
+  args.dst = destination;
+  args.src = source;
+  args.bytes = bytes;
+  args.stream = stream.id;
+  return post(args);
+}
+
+}  // namespace
 
 CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t bytes,
                         CUstream handle, CopyMode mode) {
@@ -25,6 +38,9 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
   if (stream->is_capturing.load())
     return capture_copy(destination, const_cast<void*>(source), bytes, *stream,
                         GraphNode::Kind::kUpload);
+  // What kernels share with the program is read where they left it.
+  if (const CUdeviceptr shared = session().shadows().device_address(source))
+    return post_device_copy(destination, shared, bytes, *stream);
   // What the stream's host functions write into pinned memory is part of the copy.
   const bool is_pinned = session().addresses().is_pinned(source, bytes);
   if (is_pinned && session().host_functions().pending() != 0) {
@@ -47,6 +63,10 @@ CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes
   if (const CUresult bad = use_stream(handle, &stream)) return bad;
   if (stream->is_capturing.load())
     return capture_copy(source, destination, bytes, *stream, GraphNode::Kind::kDownload);
+  if (const CUdeviceptr shared = session().shadows().device_address(destination)) {
+    if (const CUresult failed = post_device_copy(shared, source, bytes, *stream)) return failed;
+    return mode == CopyMode::kSynchronous ? cuStreamSynchronize(handle) : CUDA_SUCCESS;
+  }
   // Into pageable memory a copy is synchronous (API synchronization behavior).
   const bool waits =
       mode == CopyMode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
@@ -70,18 +90,16 @@ CUresult device_to_device(CUdeviceptr destination, CUdeviceptr source, std::size
   const Addresses& addresses = session().addresses();
   if (!addresses.is_within(destination, bytes) || !addresses.is_within(source, bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  wire::copy_d2d args{};
-  args.dst = destination;
-  args.src = source;
-  args.bytes = bytes;
-  if (const CUresult bad = to_wire(handle, &args.stream)) return bad;
-  return post(args);
+  Stream* stream = nullptr;
+  if (const CUresult bad = use_stream(handle, &stream)) return bad;
+  return post_device_copy(destination, source, bytes, *stream);
 }
 
 bool is_device_memory(CUdeviceptr address) {
-  if (session().addresses().device(address) || session().addresses().is_reserved(address))
-    return true;
-  if (session().addresses().host(reinterpret_cast<const void*>(address))) return false;
+  const Addresses& addresses = session().addresses();
+  if (addresses.device(address) || addresses.is_reserved(address)) return true;
+  if (addresses.host(reinterpret_cast<const void*>(address))) return false;
+  if (session().shadows().host_address(address) != nullptr) return true;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   return ::msync(reinterpret_cast<void*>(address / page * page), page, MS_ASYNC) != 0;
 }
@@ -105,6 +123,13 @@ CUresult host_to_host(void* destination, const void* source, std::size_t bytes, 
 
 namespace {
 
+/// A copy into memory that the program shares with kernels is seen by it when the call returns.
+CUresult shown(CUresult result, CUdeviceptr destination) {
+  if (result != CUDA_SUCCESS || session().shadows().host_address(destination) == nullptr)
+    return result;
+  return cuStreamSynchronize(nullptr);
+}
+
 CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream handle,
               CopyMode mode) {
   if (bytes == 0) return CUDA_SUCCESS;
@@ -122,7 +147,8 @@ CUresult copy(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CU
 
 SLUICE_API cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyHtoD_v2)) return refused;
-  return host_to_device(dstDevice, srcHost, ByteCount, nullptr, CopyMode::kSynchronous);
+  return shown(host_to_device(dstDevice, srcHost, ByteCount, nullptr, CopyMode::kSynchronous),
+               dstDevice);
 }
 
 SLUICE_API cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
@@ -144,7 +170,7 @@ SLUICE_API cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t Byt
 
 SLUICE_API cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpyDtoD_v2)) return refused;
-  return device_to_device(dstDevice, srcDevice, ByteCount, nullptr);
+  return shown(device_to_device(dstDevice, srcDevice, ByteCount, nullptr), dstDevice);
 }
 
 SLUICE_API cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
@@ -155,7 +181,7 @@ SLUICE_API cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, si
 
 SLUICE_API cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   if (const CUresult refused = enter(wire::Fn::cuMemcpy)) return refused;
-  return copy(dst, src, ByteCount, nullptr, CopyMode::kSynchronous);
+  return shown(copy(dst, src, ByteCount, nullptr, CopyMode::kSynchronous), dst);
 }
 
 SLUICE_API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {

@@ -122,6 +122,7 @@ CUresult launch(const Request& request) {
   if (const CUresult bad = check_shape(*callable, request.shape)) return bad;
   Params params;
   if (const CUresult bad = params.pack(*callable, request.params, request.extra)) return bad;
+  if (const CUresult failed = session().shadows().look_through(params.bytes())) return failed;
   wire::launch args{};
   if (const CUresult bad = to_wire(request.stream, &args.stream)) return bad;
   args.callee = callable->id;

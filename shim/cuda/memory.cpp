@@ -29,9 +29,14 @@ CUresult allocate_pinned(void** out, std::size_t bytes, unsigned flags) {
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (out == nullptr || bytes == 0 || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > SIZE_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory =
-      ::mmap(nullptr, in_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory = map_shared_address(bytes);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if ((flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0) {
+    if (const CUresult failed = session().shadows().create(memory, bytes, true)) {
+      ::munmap(memory, in_pages(bytes));
+      return failed;
+    }
+  }
   session().addresses().add_host({.base = reinterpret_cast<std::uintptr_t>(memory),
                                   .bytes = bytes,
                                   .flags = flags,
@@ -40,7 +45,43 @@ CUresult allocate_pinned(void** out, std::size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+/// Waits as cuMemFree does: the program may use the address for something else afterwards.
+CUresult free_managed(const DeviceRange& range) {
+  if (const CUresult failed = cuCtxSynchronize()) return failed;
+  auto* memory = reinterpret_cast<void*>(range.base);
+  session().addresses().remove_device(range.base);
+  session().shadows().remove(memory);
+  if (!session().pipeline().is_lost()) ::munmap(memory, in_pages(range.bytes));
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+SLUICE_API cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
+  if (const CUresult refused = enter(wire::Fn::cuMemAllocManaged)) return refused;
+  if (dptr == nullptr || bytesize == 0 ||
+      (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    return CUDA_ERROR_INVALID_VALUE;
+  void* memory = map_shared_address(bytesize);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult failed = session().shadows().create(memory, bytesize, true)) {
+    ::munmap(memory, in_pages(bytesize));
+    return failed;
+  }
+  *dptr = reinterpret_cast<CUdeviceptr>(memory);
+  session().addresses().add_device(
+      {.base = *dptr, .bytes = bytesize, .context = current_context(), .is_managed = true});
+  return CUDA_SUCCESS;
+}
+
+SLUICE_API cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t, unsigned int flags) {
+  if (const CUresult refused = enter(wire::Fn::cuStreamAttachMemAsync)) return refused;
+  Stream* stream = nullptr;
+  if (const CUresult bad = find_stream(hStream, &stream)) return bad;
+  const auto known = session().addresses().device(dptr);
+  if (!known || !known->is_managed || flags > CU_MEM_ATTACH_SINGLE) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
 
 SLUICE_API cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   if (const CUresult refused = enter(wire::Fn::cuMemAlloc_v2)) return refused;
@@ -78,6 +119,7 @@ SLUICE_API cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   const auto known = session().addresses().device(dptr);
   if (!known || known->base != dptr || known->is_variable) return CUDA_ERROR_INVALID_VALUE;
+  if (known->is_managed) return free_managed(*known);
   // Taken out before the free is posted: another thread may be given the same address from then on.
   session().addresses().remove_device(dptr);
   wire::cuMemFree_v2 args{};
@@ -127,6 +169,7 @@ SLUICE_API cuMemFreeHost(void* p) {
     return CUDA_ERROR_INVALID_VALUE;
   session().transfers().settle(p, known->bytes);
   if (!session().addresses().remove_host(p, false)) return CUDA_ERROR_INVALID_VALUE;
+  session().shadows().remove(p);
   // After a lost session a reader may just be copying the last data: the pages then stay.
   if (!session().pipeline().is_lost()) ::munmap(p, in_pages(known->bytes));
   return CUDA_SUCCESS;
@@ -157,6 +200,7 @@ SLUICE_API cuMemHostUnregister(void* p) {
   if (!known || !known->is_registered || known->base != reinterpret_cast<std::uintptr_t>(p))
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   session().transfers().settle(p, known->bytes);
+  session().shadows().remove(p);
   return session().addresses().remove_host(p, true) ? CUDA_SUCCESS
                                                     : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
@@ -174,8 +218,12 @@ SLUICE_API cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned in
   if (const CUresult refused =
           enter_needing(wire::Fn::cuMemHostGetDevicePointer_v2, wire::Needs::kContext))
     return refused;
-  if (pdptr == nullptr || Flags != 0 || !session().addresses().host(p))
-    return CUDA_ERROR_INVALID_VALUE;
-  // Kernels cannot reach the application's memory yet.
-  return unsupported(wire::Fn::cuMemHostGetDevicePointer_v2);
+  if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto known = session().addresses().host(p);
+  if (!known) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult failed = session().shadows().create(reinterpret_cast<void*>(known->base),
+                                                         known->bytes, !known->is_registered))
+    return failed;
+  *pdptr = session().shadows().device_address(p);
+  return CUDA_SUCCESS;
 }

@@ -23,12 +23,14 @@ CUresult device_attribute(void* out, CUpointer_attribute attribute, const Device
       return give(out, CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return give(out, address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return range.is_managed ? give(out, address) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return give(out, int{0});
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return give(out, static_cast<unsigned long long>(range.buffer_id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return give(out, int{0});
+      return give(out, int{range.is_managed});
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return give(out, range.context != nullptr ? range.context->device : range.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -52,8 +54,17 @@ CUresult device_attribute(void* out, CUpointer_attribute attribute, const Device
   }
 }
 
-/// Kernels cannot reach pinned memory yet: there is no device pointer to it, and no claim that
-/// there is.
+/// The device knows allocations by their own address, registered memory by another one, which it
+/// gets when somebody asks for it.
+CUresult device_pointer_of(void* out, const HostRange& range, CUdeviceptr address) {
+  if (!range.is_registered) return give(out, address);
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult failed =
+          session().shadows().create(reinterpret_cast<void*>(range.base), range.bytes, false))
+    return failed;
+  return give(out, session().shadows().device_address(reinterpret_cast<const void*>(address)));
+}
+
 CUresult host_attribute(void* out, CUpointer_attribute attribute, const HostRange& range,
                         CUdeviceptr address) {
   switch (attribute) {
@@ -63,6 +74,8 @@ CUresult host_attribute(void* out, CUpointer_attribute attribute, const HostRang
       return give(out, CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return give(out, address);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return device_pointer_of(out, range, address);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return give(out, int{0});
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -76,7 +89,7 @@ CUresult host_attribute(void* out, CUpointer_attribute attribute, const HostRang
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return give(out, range.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return give(out, int{0});
+      return give(out, int{1});
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -87,6 +100,11 @@ CUresult attribute_of(void* out, CUpointer_attribute attribute, CUdeviceptr addr
     return device_attribute(out, attribute, *range, address);
   if (const auto range = session().addresses().host(reinterpret_cast<const void*>(address)))
     return host_attribute(out, attribute, *range, address);
+  // What registered memory is to the device.
+  if (const void* host = session().shadows().host_address(address)) {
+    if (const auto range = session().addresses().host(host))
+      return host_attribute(out, attribute, *range, reinterpret_cast<CUdeviceptr>(host));
+  }
   return CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -46,6 +46,7 @@ Result<shim::Connection> connect_loop() {
   server::link::Ready ready = std::move(*started);
   transport::LoopPair pair = transport::make_loop_pair();
   static auto* const worker = new server::Worker(*driver, std::move(pair.server), *ledger);
+  worker->shadows().is_shared = true;
   std::thread([] {
     if (const auto ended = worker->run(); !ended)
       SLUICE_LOG_ERROR("session", "{}", ended.error().message);

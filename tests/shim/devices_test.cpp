@@ -46,7 +46,7 @@ TEST(VisibleDevices, NamesMayBeAbbreviatedWhileUnique) {
 TEST(Devices, AnswersOnlyAttributesThatTheDriverAnswered) {
   auto devices = three_devices();
   devices[1].attributes = {{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-                           {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+                           {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
                            {-5, 1},
                            {1 << 30, 1}};
   const Devices visible(devices, "1");
@@ -54,8 +54,8 @@ TEST(Devices, AnswersOnlyAttributesThatTheDriverAnswered) {
   EXPECT_EQ(1u, visible.ordinal(0));
   EXPECT_EQ(32, visible.attribute(0, CU_DEVICE_ATTRIBUTE_WARP_SIZE));
   EXPECT_FALSE(visible.attribute(0, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
-  EXPECT_EQ(0, visible.attribute(0, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY))
-      << "managed memory is not carried";
+  EXPECT_EQ(0, visible.attribute(0, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS))
+      << "its memory is kept alike at launches and waits only";
 }
 
 }  // namespace
