@@ -10,7 +10,17 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/Coroutines/CoroCleanup.h>
+#include <llvm/Transforms/Coroutines/CoroEarly.h>
+#include <llvm/Transforms/Coroutines/CoroSplit.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
+#include <llvm/Transforms/IPO/GlobalDCE.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -69,6 +79,45 @@ Result<Engine*> engine() {
   return instance;
 }
 
+/// Drops the clones of a coroutine that destroy its frame: nobody does, and each is as large as the
+/// whole function before it is simplified.
+struct DropDestroyersPass : llvm::PassInfoMixin<DropDestroyersPass> {
+  static llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+    for (llvm::Function& f : llvm::make_early_inc_range(module)) {
+      if (!f.getName().ends_with(".destroy") && !f.getName().ends_with(".cleanup")) continue;
+      f.replaceAllUsesWith(llvm::ConstantPointerNull::get(f.getType()));
+      f.eraseFromParent();
+    }
+    return llvm::PreservedAnalyses::none();
+  }
+};
+
+/// Little before the split, because the parts are simplified afterwards anyway.
+llvm::ModulePassManager coroutine_pipeline(llvm::PassBuilder& builder) {
+  llvm::FunctionPassManager before;
+  before.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  before.addPass(llvm::EarlyCSEPass());
+  before.addPass(llvm::SimplifyCFGPass());
+  before.addPass(llvm::InstCombinePass());
+  llvm::ModulePassManager out;
+  out.addPass(llvm::AlwaysInlinerPass());
+  out.addPass(llvm::CoroEarlyPass());
+  out.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(before)));
+  out.addPass(
+      llvm::createModuleToPostOrderCGSCCPassAdaptor(llvm::CoroSplitPass(/*OptimizeFrame=*/true)));
+  out.addPass(llvm::CoroCleanupPass());
+  out.addPass(DropDestroyersPass());
+  out.addPass(llvm::GlobalDCEPass());
+  out.addPass(llvm::createModuleToFunctionPassAdaptor(builder.buildFunctionSimplificationPipeline(
+      llvm::OptimizationLevel::O1, llvm::ThinOrFullLTOPhase::None)));
+  return out;
+}
+
+bool has_coroutine(const llvm::Module& module) {
+  return std::any_of(module.begin(), module.end(),
+                     [](const llvm::Function& f) { return f.isPresplitCoroutine(); });
+}
+
 void optimise(llvm::Module& module, llvm::TargetMachine& target) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -80,7 +129,10 @@ void optimise(llvm::Module& module, llvm::TargetMachine& target) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, calls, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules);
+  if (has_coroutine(module))
+    coroutine_pipeline(builder).run(module, modules);
+  else
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules);
 }
 
 class OrcUnit final : public CodeUnit {
