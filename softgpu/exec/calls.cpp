@@ -42,11 +42,11 @@ void assertfail(const BlockContext* context, std::uint32_t x, std::uint32_t y, s
 }
 
 std::int32_t print(const BlockContext* context, const char* format, const std::byte* arguments) {
+  const UninterruptedScope scope;                    // the C library's printf may allocate
   static thread_local std::unique_ptr<char[]> line;  // owned by the thread: the next line may fault
   if (line == nullptr) line = std::make_unique<char[]>(kLineBytesMax + 1);
   std::size_t bytes = 0;
   const int taken = format_printf(format, arguments, line.get(), kLineBytesMax, &bytes);
-  const UninterruptedScope scope;
   if (bytes > 0) services_of(*context).print({line.get(), bytes});
   return taken;
 }

@@ -117,6 +117,7 @@ KernelFault run_guarded(void (*block)(void*), void* context) {
   ThreadState& state = t_state;
   if (sigsetjmp(state.back, 0) != 0) {
     state.is_inside = false;
+    state.uninterrupted = 0;        // a fault may leave such a scope
     std::fesetround(FE_TONEAREST);  // the jump may come from a helper that rounds otherwise
     return {state.outcome, state.detail};
   }

@@ -29,7 +29,8 @@ KernelFault run_guarded(void (*block)(void*), void* context);
 void allow_interruption(const std::atomic<bool>* is_stopped);
 void interrupt_kernel(pthread_t thread);
 
-/// While one lives, this thread is not driven out of its kernel: it holds a lock.
+/// While one lives, this thread is not driven out of its kernel: it may hold a lock. A fault ends
+/// the kernel all the same, so where the kernel's memory is read no lock may be held.
 class UninterruptedScope {
  public:
   UninterruptedScope();

@@ -7,7 +7,7 @@ namespace {
 
 /// Relaxed and stronger accesses up to this size are one, also those of vectors: programs pair a
 /// flag with its data so (decoupled look-back).
-constexpr std::uint32_t kAtomicBytesMax = 8;
+constexpr std::uint32_t kAtomicBytesMax = 16;
 
 llvm::AtomicOrdering ordering(const ptx::Instruction& i) {
   using O = llvm::AtomicOrdering;
@@ -104,11 +104,12 @@ void FunctionLowering::load(const Instruction& i) {
           each);
     return;
   }
+  const bool is_volatile = order != llvm::AtomicOrdering::NotAtomic;
   for (std::uint32_t k = 0; k < lanes; ++k) {
     Value* p = k == 0 ? at : b_.CreateConstGEP1_64(b_.getInt8Ty(), at, k * type->bytes());
     auto* loaded =
         b_.CreateAlignedLoad(b_.getIntNTy(type->bits), p,
-                             llvm::Align(type->bits == 128 ? 8 : type->bytes()), i.has("volatile"));
+                             llvm::Align(type->bits == 128 ? 8 : type->bytes()), is_volatile);
     set(i, is_vector ? target.parts[k] : target, loaded, each);
   }
 }
@@ -136,10 +137,11 @@ void FunctionLowering::store(const Instruction& i) {
                                                            : order);
     return;
   }
+  const bool is_volatile = order != llvm::AtomicOrdering::NotAtomic;
   for (std::uint32_t k = 0; k < lanes; ++k) {
     Value* p = k == 0 ? at : b_.CreateConstGEP1_64(b_.getInt8Ty(), at, k * type->bytes());
     b_.CreateAlignedStore(part(k), p, llvm::Align(type->bits == 128 ? 8 : type->bytes()),
-                          i.has("volatile"));
+                          is_volatile);
   }
 }
 

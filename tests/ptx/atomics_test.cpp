@@ -146,6 +146,34 @@ red.global.v4.f32.add [%d1+16], {%r1, %r2, %r1, %r2}; mov.b32 %r3, 0x3C003800; r
   EXPECT_EQ(words[4] + words[7], 96.0f);
 }
 
+TEST(RelaxedVectors, AreNotTorn) {
+  // Block 0 writes a number and its complement again and again, block 1 looks whether they agree.
+  for (const std::string type : {"u64", "u32"}) {
+    const std::string r = type == "u64" ? "%d" : "%r";
+    const std::string text = cooperating_kernel(
+        "mov.u32 %r10, %ctaid.x; mov.u32 %r11, 0; setp.eq.u32 %p0, %r10, 0; @%p0 bra WRITE; "
+        "mov.u32 "
+        "%r12, 0;\nREAD: ld.relaxed.gpu.global.v2." +
+        type + " {" + r + "5, " + r + "6}, [%d1]; not.b" + type.substr(1) + " " + r + "6, " + r +
+        "6; setp.ne." + type + " %p1, " + r + "5, " + r +
+        "6; @%p1 add.u32 %r12, %r12, 1; add.u32 %r11, %r11, 1; setp.lt.u32 %p2, %r11, 200000; @%p2 "
+        "bra READ; st.global.u32 [%d0], %r12; ret;\nWRITE: cvt.u64.u32 %d5, %r11; mov.u32 %r5, "
+        "%r11; not.b64 %d6, %d5; not.b32 %r6, %r5; st.relaxed.gpu.global.v2." +
+        type + " [%d1], {" + r + "5, " + r +
+        "6}; add.u32 %r11, %r11, 1; setp.lt.u32 %p2, %r11, 200000; @%p2 bra WRITE;");
+    expect_ptxas_accepts(text);
+    Loaded module(text);
+    unsigned torn = 77;
+    alignas(16) std::uint64_t words[2] = {};
+    if (type == "u64")
+      words[1] = ~std::uint64_t{0};
+    else
+      words[0] = 0xFFFFFFFF00000000;
+    ASSERT_EQ(module.run("k", {2, 1, 1}, {}, &torn, &words[0]).outcome, LaunchOutcome::kOk);
+    EXPECT_EQ(torn, 0u) << type;
+  }
+}
+
 TEST(SpinLock, BetweenThreadsOfABlockMakesProgress) {
   const std::string text = cooperating_kernel(R"(
 SPIN: atom.global.cas.b32 %r1, [%d1], 0, 1; setp.ne.u32 %p0, %r1, 0; @%p0 bra SPIN;
@@ -161,15 +189,18 @@ fence.acq_rel.gpu; atom.global.exch.b32 %r3, [%d1], 0; st.global.u32 [%d2], %r2;
 
 TEST(SpinLoop, OnAVolatileWordSeesWhatALaterThreadWrites) {
   for (const char* load :
-       {"ld.volatile.shared.u32", "ld.relaxed.cta.shared.u32", "ld.acquire.cta.shared.u32"}) {
+       {"ld.volatile.shared.u32 %r2,", "ld.relaxed.cta.shared.u32 %r2,",
+        "ld.acquire.cta.shared.u32 %r2,",
+        "ld.relaxed.cta.shared.v2.u64 {%d4, %d5}, [s]; cvt.u32.u64 %r2, %d4; ld.shared.u32 %r3,",
+        "ld.volatile.shared.v4.u32 {%r2, %r3, %r4, %r5},"}) {
     const std::string text = cooperating_kernel(
         "mov.u32 %r1, 0; setp.eq.u32 %p1, %r0, 0; @%p1 st.shared.u32 [s], %r1; bar.sync 0; "
         "setp.eq.u32 "
         "%p0, %r0, 63; @%p0 bra WRITE; SPIN: " +
             std::string(load) +
-            " %r2, [s]; setp.eq.u32 %p2, %r2, 0; @%p2 bra SPIN; bra END; WRITE: mov.u32 %r2, 9; "
+            " [s]; setp.eq.u32 %p2, %r2, 0; @%p2 bra SPIN; bra END; WRITE: mov.u32 %r2, 9; "
             "st.volatile.shared.u32 [s], %r2; END: st.global.u32 [%d2], %r2;",
-        ".shared .align 4 .b8 s[4];\n");
+        ".shared .align 16 .b8 s[16];\n");
     expect_ptxas_accepts(text);
     Loaded module(text);
     std::vector<unsigned> out(64);
