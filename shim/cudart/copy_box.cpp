@@ -175,6 +175,50 @@ cudaError_t to_driver_copy(const DriverTable& cu, const cudaMemcpy3DParms& param
   return cudaSuccess;
 }
 
+namespace {
+
+cudaMemcpyKind kind_of(CUmemorytype from, CUmemorytype to) {
+  if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED) return cudaMemcpyDefault;
+  const bool is_from_host = from == CU_MEMORYTYPE_HOST;
+  const bool is_to_host = to == CU_MEMORYTYPE_HOST;
+  if (is_from_host) return is_to_host ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice;
+  return is_to_host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice;
+}
+
+}  // namespace
+
+cudaError_t from_driver_copy(const DriverTable& cu, const CUDA_MEMCPY3D& copy,
+                             cudaMemcpy3DParms* params) noexcept {
+  *params = {};
+  const bool is_from_array = copy.srcMemoryType == CU_MEMORYTYPE_ARRAY;
+  const bool is_to_array = copy.dstMemoryType == CU_MEMORYTYPE_ARRAY;
+  std::size_t element = 1;
+  if (is_from_array || is_to_array)
+    if (CUresult result =
+            array_element_bytes(cu, is_from_array ? copy.srcArray : copy.dstArray, &element);
+        result != CUDA_SUCCESS)
+      return to_runtime(result);
+  params->extent = {copy.WidthInBytes / element, copy.Height, copy.Depth};
+  params->srcPos = {copy.srcXInBytes / (is_from_array ? element : 1), copy.srcY, copy.srcZ};
+  params->dstPos = {copy.dstXInBytes / (is_to_array ? element : 1), copy.dstY, copy.dstZ};
+  if (is_from_array) {
+    params->srcArray = reinterpret_cast<cudaArray_t>(copy.srcArray);
+  } else {
+    void* memory = copy.srcMemoryType == CU_MEMORYTYPE_HOST ? const_cast<void*>(copy.srcHost)
+                                                            : pointer(copy.srcDevice);
+    params->srcPtr = {memory, copy.srcPitch, copy.srcPitch, copy.srcHeight};
+  }
+  if (is_to_array) {
+    params->dstArray = reinterpret_cast<cudaArray_t>(copy.dstArray);
+  } else {
+    void* memory =
+        copy.dstMemoryType == CU_MEMORYTYPE_HOST ? copy.dstHost : pointer(copy.dstDevice);
+    params->dstPtr = {memory, copy.dstPitch, copy.dstPitch, copy.dstHeight};
+  }
+  params->kind = kind_of(copy.srcMemoryType, copy.dstMemoryType);
+  return cudaSuccess;
+}
+
 }  // namespace sluice::cudart
 
 SLUICE_CUDART_API cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from,

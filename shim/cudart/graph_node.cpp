@@ -1,14 +1,13 @@
-// Nodes of graphs: the parameter structs in the driver's terms.
-#include "shim/cudart/copy_box.h"
-#include "shim/cudart/launch.h"
+// Making nodes of graphs, and changing them in executable graphs.
+#include "shim/cudart/graph_node.h"
 
 using namespace sluice::cudart;
 using sluice::DriverTable;
 
-namespace {
+namespace sluice::cudart {
 
 cudaError_t to_driver_kernel(const DriverTable& cu, const cudaKernelNodeParams& params,
-                             CUDA_KERNEL_NODE_PARAMS* to) {
+                             CUDA_KERNEL_NODE_PARAMS* to) noexcept {
   *to = {};
   if (cudaError_t error = registry().kernel(cu, params.func, &to->kern); error != cudaSuccess)
     return error;
@@ -24,7 +23,8 @@ cudaError_t to_driver_kernel(const DriverTable& cu, const cudaKernelNodeParams& 
   return cudaSuccess;
 }
 
-cudaMemcpy3DParms line_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+cudaMemcpy3DParms line_copy(void* to, const void* from, std::size_t bytes,
+                            cudaMemcpyKind kind) noexcept {
   cudaMemcpy3DParms params{};
   params.srcPtr = {const_cast<void*>(from), bytes, bytes, 1};
   params.dstPtr = {to, bytes, bytes, 1};
@@ -33,17 +33,7 @@ cudaMemcpy3DParms line_copy(void* to, const void* from, std::size_t bytes, cudaM
   return params;
 }
 
-/// A copy or fill node takes the context that is current.
-template <class Body>
-cudaError_t with_current(Body&& body) {
-  return with_context([&](const DriverTable& cu) {
-    CUcontext context = nullptr;
-    CUresult result = cu.cuCtxGetCurrent(&context);
-    return result == CUDA_SUCCESS ? to_runtime(body(cu, context)) : to_runtime(result);
-  });
-}
-
-}  // namespace
+}  // namespace sluice::cudart
 
 SLUICE_CUDART_API cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                      const cudaGraphNode_t* dependencies,

@@ -96,6 +96,16 @@ cudaError_t Registry::kernel(const DriverTable& cu, const void* function,
   return cudaSuccess;
 }
 
+const void* Registry::host_of(CUkernel kernel) noexcept {
+  {
+    std::shared_lock lock(mutex_);
+    for (const auto& [host, entry] : kernels_)
+      if (entry->handle.load(std::memory_order_acquire) == kernel) return host;
+  }
+  remember_handle(kernel);
+  return kernel;
+}
+
 CUkernel Registry::deferred(const void* host) noexcept {
   Kernel* entry = find_kernel(host);
   if (entry == nullptr) return nullptr;

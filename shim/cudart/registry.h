@@ -56,6 +56,9 @@ class Registry {
 
   /// The driver's kernel for a host stub, or for a kernel handle that the application got from us.
   cudaError_t kernel(const DriverTable& cu, const void* function, CUkernel* kernel) noexcept;
+  /// The other way: the host stub of a driver's kernel, else the kernel itself, which may then be
+  /// given where a host stub is expected.
+  const void* host_of(CUkernel kernel) noexcept;
   /// A stand-in for a kernel that cannot be loaded now: launching it tries again. Null if unknown.
   CUkernel deferred(const void* host) noexcept;
   /// The kernel behind a handle that __cudaGetKernel gave: a driver kernel, or a stand-in.

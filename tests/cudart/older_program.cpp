@@ -22,6 +22,10 @@ int cudaStreamGetCaptureInfo_v2(void*, int*, unsigned long long*, void**, void**
 int cudaGraphAddDependencies(void*, void**, void**, std::size_t);
 int cudaGraphGetEdges(void*, void**, void**, std::size_t*);
 int cudaThreadSynchronize();
+int cudaCreateTextureObject(unsigned long long*, const void*, const void*, const void*);
+int cudaGetTextureObjectResourceDesc(void*, unsigned long long);
+int cudaGetTextureObjectTextureDesc(void*, unsigned long long);
+int cudaGetTextureObjectResourceViewDesc(void*, unsigned long long);
 #if MAJOR == 11
 int cudaGraphInstantiate(void**, void*, void**, char*, std::size_t);
 int cudaGraphExecUpdate(void*, void*, void**, int*);
@@ -90,6 +94,34 @@ void check_memory() {
   CHECK(cudaFree(memory) == 0);
 }
 
+void check_textures() {
+  // Linear floats: type 2; device pointer, channels (32 bits, kind 2), bytes.
+  struct {
+    int type;
+    void* memory;
+    int x, y, z, w, kind;
+    std::size_t bytes;
+    char rest[64];
+  } resource = {2, &resource, 32, 0, 0, 0, 2, 256, {}};
+  unsigned char desc[72] = {};
+  // Behind CUDA 11's struct: not to be read as CUDA 12's seamlessCubemap.
+  desc[v11::kTextureDescBytes] = 1;
+  unsigned long long texture = 0;
+  CHECK(cudaCreateTextureObject(&texture, &resource, desc, nullptr) == 0);
+  Guarded<v12::kResourceDescBytes> resource_found;
+  CHECK(cudaGetTextureObjectResourceDesc(&resource_found, texture) == 0);
+  CHECK(resource_found.is_intact() && resource_found.as<int>() == 2);
+  Guarded<MAJOR == 11 ? v11::kTextureDescBytes : 72> desc_found;
+  CHECK(cudaGetTextureObjectTextureDesc(&desc_found, texture) == 0);
+  CHECK(desc_found.is_intact());
+  Guarded<v12::kResourceViewDescBytes> view;
+  CHECK(cudaGetTextureObjectResourceViewDesc(&view, texture) == 0);
+  CHECK(view.is_intact());
+#if MAJOR == 12
+  CHECK(desc_found.bytes[v11::kTextureDescBytes] == 1);
+#endif
+}
+
 void check_graphs() {
   int status = -1;
   unsigned long long id = 0;
@@ -126,6 +158,7 @@ int main() {
   CHECK(cudaRuntimeGetVersion(&version) == 0);
   check_properties();
   check_memory();
+  check_textures();
   check_graphs();
   void* function = nullptr;
 #if MAJOR == 11

@@ -27,6 +27,14 @@ TEST(Run, plugin_with_a_static_runtime_computes) {
   EXPECT_NE(sluice_run({kPrograms + "/opener", "plugin", plugin}, "--no-audit").status, 0);
 }
 
+TEST(Run, plugin_with_the_shared_runtime_of_cuda_12_computes) {
+  const std::string plugin = kPrograms + "/plugin_shared_12.so";
+  EXPECT_EQ(sluice_run({kPrograms + "/opener", "plugin", plugin}).output, "plugin 0\n");
+  // Also without the audit object: the library path leads to libcudart.so.12.
+  EXPECT_EQ(sluice_run({kPrograms + "/opener", "plugin", plugin}, "--no-audit").output,
+            "plugin 0\n");
+}
+
 TEST(Run, program_with_an_rpath_to_a_foreign_runtime_computes) {
   const Outcome outcome = sluice_run({kPrograms + "/program_rpath", "run"});
   EXPECT_EQ(outcome.output, "OK 2\n");

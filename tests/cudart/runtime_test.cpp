@@ -122,6 +122,11 @@ TEST(Cudart, per_thread_default_stream_programs_use_the_per_thread_stream) {
   EXPECT_GE(outcome.calls("cuStreamSynchronize stream=0x2").size(), 1u);
 }
 
+TEST(Cudart, descriptions_of_nodes_and_textures_come_back_as_they_were_given) {
+  const Outcome outcome = run_preloaded("graph_program", "");
+  EXPECT_EQ(outcome.output, "OK\n");
+}
+
 TEST(Cudart, missing_driver_is_an_insufficient_driver) {
   const Outcome outcome = run(kPrograms + "/program_shared", {"launch"},
                               {{"LD_LIBRARY_PATH", kPrograms + "/only-cudart"}});
