@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,6 +34,8 @@ struct Mapped {
   bool is_main;
 };
 
+/// The loader holds its own lock around every call into here, and forks with it: another lock would
+/// only be one more that a child may find taken.
 class Auditor {
  public:
   Auditor() : choice_(own_folder()), is_idle_(is_own_program(base_name(program_path().c_str()))) {
@@ -45,7 +46,6 @@ class Auditor {
 
   void opened(const link_map* map, Lmid_t name_space) {
     if (is_idle_) return;
-    std::lock_guard lock(mutex_);
     const bool is_first = !has_main_;
     has_main_ = true;  // the program is the first object of all
     if (name_space == LM_ID_BASE && base_name(map->l_name) == kPreload) preload_ = map;
@@ -53,13 +53,11 @@ class Auditor {
   }
 
   void closed(const link_map* map) {
-    std::lock_guard lock(mutex_);
     std::erase_if(waiting_, [&](const Mapped& entry) { return entry.map == map; });
   }
 
   /// Everything opened so far is mapped; what waits has not run yet.
   void consistent() {
-    std::lock_guard lock(mutex_);
     const cudart::RuntimeTable* runtime = find_runtime();
     // Before libsluice.so is relocated its table points nowhere: the next occasion will do.
     if (preload_ != nullptr && runtime == nullptr) return;
@@ -132,7 +130,6 @@ class Auditor {
     return bytes > 0 ? std::string(target, static_cast<std::size_t>(bytes)) : kProgram;
   }
 
-  std::mutex mutex_;
   const Choice choice_;
   const bool is_idle_;
   std::vector<Mapped> waiting_;

@@ -110,6 +110,49 @@ SLUICE_CUDART_API cudaError_t cudaArrayGetPlane(cudaArray_t* plane, cudaArray_t 
   });
 }
 
+SLUICE_CUDART_API cudaError_t cudaArrayGetMemoryRequirements(
+    cudaArrayMemoryRequirements* requirements, cudaArray_t array, int device) {
+  return with_device(device, [&](const DriverTable& cu, CUdevice handle) {
+    return cu.cuArrayGetMemoryRequirements(
+        same_layout<CUDA_ARRAY_MEMORY_REQUIREMENTS*>(requirements), to_array(array), handle);
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMipmappedArrayGetMemoryRequirements(
+    cudaArrayMemoryRequirements* requirements, cudaMipmappedArray_t array, int device) {
+  return with_device(device, [&](const DriverTable& cu, CUdevice handle) {
+    return cu.cuMipmappedArrayGetMemoryRequirements(
+        same_layout<CUDA_ARRAY_MEMORY_REQUIREMENTS*>(requirements), to_mipmap(array), handle);
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaArrayGetSparseProperties(cudaArraySparseProperties* properties,
+                                                           cudaArray_t array) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuArrayGetSparseProperties(same_layout<CUDA_ARRAY_SPARSE_PROPERTIES*>(properties),
+                                         to_array(array));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMipmappedArrayGetSparseProperties(
+    cudaArraySparseProperties* properties, cudaMipmappedArray_t array) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMipmappedArrayGetSparseProperties(
+        same_layout<CUDA_ARRAY_SPARSE_PROPERTIES*>(properties), to_mipmap(array));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(
+    std::size_t* width, const cudaChannelFormatDesc* desc, int device) {
+  if (desc == nullptr) return record(cudaErrorInvalidValue);
+  return with_device(device, [&](const DriverTable& cu, CUdevice handle) {
+    const std::optional<CUarray_format> format = format_of(*desc);
+    if (!format) return cudaErrorInvalidChannelDescriptor;
+    return to_runtime(
+        cu.cuDeviceGetTexture1DLinearMaxWidth(width, *format, channels_of(*desc), handle));
+  });
+}
+
 SLUICE_CUDART_API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
                                                               cudaChannelFormatKind kind) {
   return {x, y, z, w, kind};

@@ -131,6 +131,26 @@ SLUICE_CUDART_API cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache config) {
   });
 }
 
+SLUICE_CUDART_API cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuCtxGetSharedMemConfig(reinterpret_cast<CUsharedconfig*>(config));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig config) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuCtxSetSharedMemConfig(static_cast<CUsharedconfig>(config));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaDeviceGetHostAtomicCapabilities(
+    unsigned* capabilities, const cudaAtomicOperation* operations, unsigned count, int device) {
+  return with_device(device, [&](const DriverTable& cu, CUdevice handle) {
+    return cu.cuDeviceGetHostAtomicCapabilities(
+        capabilities, same_layout<const CUatomicOperation*>(operations), count, handle);
+  });
+}
+
 SLUICE_CUDART_API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return with_context(
       [&](const DriverTable& cu) { return cu.cuCtxGetStreamPriorityRange(least, greatest); });

@@ -85,6 +85,13 @@ SLUICE_CUDART_API cudaError_t cudaFuncSetCacheConfig(const void* function, cudaF
   });
 }
 
+SLUICE_CUDART_API cudaError_t cudaFuncSetSharedMemConfig(const void* function,
+                                                         cudaSharedMemConfig config) {
+  return with_function(function, [&](const DriverTable& cu, CUfunction handle) {
+    return cu.cuFuncSetSharedMemConfig(handle, static_cast<CUsharedconfig>(config));
+  });
+}
+
 SLUICE_CUDART_API cudaError_t cudaFuncGetName(const char** name, const void* function) {
   return with_function(function, [&](const DriverTable& cu, CUfunction handle) {
     return cu.cuFuncGetName(name, handle);

@@ -149,3 +149,42 @@ SLUICE_CUDART_API cudaError_t cudaMemRangeGetAttributes(void** data, std::size_t
                                       address(memory), bytes);
   });
 }
+
+namespace {
+
+// Lists of device addresses have the same layout in both APIs.
+CUdeviceptr* addresses(void** list) {
+  return reinterpret_cast<CUdeviceptr*>(list);
+}
+
+}  // namespace
+
+SLUICE_CUDART_API cudaError_t cudaMemPrefetchBatchAsync(
+    void** memory, std::size_t* sizes, std::size_t count, cudaMemLocation* locations,
+    std::size_t* first_of_location, std::size_t location_count, unsigned long long flags,
+    cudaStream_t stream) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMemPrefetchBatchAsync(addresses(memory), sizes, count,
+                                      same_layout<CUmemLocation*>(locations), first_of_location,
+                                      location_count, flags, stream);
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMemDiscardBatchAsync(void** memory, std::size_t* sizes,
+                                                       std::size_t count, unsigned long long flags,
+                                                       cudaStream_t stream) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMemDiscardBatchAsync(addresses(memory), sizes, count, flags, stream);
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMemDiscardAndPrefetchBatchAsync(
+    void** memory, std::size_t* sizes, std::size_t count, cudaMemLocation* locations,
+    std::size_t* first_of_location, std::size_t location_count, unsigned long long flags,
+    cudaStream_t stream) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMemDiscardAndPrefetchBatchAsync(addresses(memory), sizes, count,
+                                                same_layout<CUmemLocation*>(locations),
+                                                first_of_location, location_count, flags, stream);
+  });
+}

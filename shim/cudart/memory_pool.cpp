@@ -133,3 +133,28 @@ SLUICE_CUDART_API cudaError_t cudaMemPoolImportPointer(void** memory, cudaMemPoo
     return result;
   });
 }
+
+SLUICE_CUDART_API cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* pool,
+                                                       cudaMemLocation* location,
+                                                       cudaMemAllocationType type) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMemGetDefaultMemPool(pool, same_layout<CUmemLocation*>(location),
+                                     static_cast<CUmemAllocationType>(type));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMemGetMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                                                cudaMemAllocationType type) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMemGetMemPool(pool, same_layout<CUmemLocation*>(location),
+                              static_cast<CUmemAllocationType>(type));
+  });
+}
+
+SLUICE_CUDART_API cudaError_t cudaMemSetMemPool(cudaMemLocation* location,
+                                                cudaMemAllocationType type, cudaMemPool_t pool) {
+  return with_context([&](const DriverTable& cu) {
+    return cu.cuMemSetMemPool(same_layout<CUmemLocation*>(location),
+                              static_cast<CUmemAllocationType>(type), pool);
+  });
+}

@@ -26,6 +26,18 @@ SLUICE_CUDART_API cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2
   });
 }
 
+SLUICE_CUDART_API cudaError_t
+cudaDeviceGetP2PAtomicCapabilities(unsigned* capabilities, const cudaAtomicOperation* operations,
+                                   unsigned count, int device, int peer) {
+  return with_device(device, [&](const DriverTable& cu, CUdevice handle) {
+    CUdevice other = 0;
+    cudaError_t error = runtime().device(peer, &other);
+    if (error != cudaSuccess) return error;
+    return to_runtime(cu.cuDeviceGetP2PAtomicCapabilities(
+        capabilities, same_layout<const CUatomicOperation*>(operations), count, handle, other));
+  });
+}
+
 SLUICE_CUDART_API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   return with_context([&](const DriverTable& cu) {
     CUcontext context = nullptr;

@@ -1,4 +1,5 @@
-// The part of the recording driver that keeps descriptions: graph nodes, textures. It runs none.
+// The part of the recording driver that keeps descriptions: graph nodes, arrays, textures. It
+// runs none.
 #include <cuda.h>
 
 #include <cstring>
@@ -121,6 +122,13 @@ FAKE cuGraphConditionalHandleCreate(CUgraphConditionalHandle* handle, CUgraph, C
                                     unsigned value, unsigned) {
   *handle = value + 100;
   return context != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+FAKE cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
+  return *array = reinterpret_cast<CUarray>(new CUDA_ARRAY3D_DESCRIPTOR(*descriptor)), CUDA_SUCCESS;
+}
+FAKE cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray array) {
+  return *descriptor = *reinterpret_cast<CUDA_ARRAY3D_DESCRIPTOR*>(array), CUDA_SUCCESS;
 }
 
 FAKE cuTexObjectCreate(CUtexObject* made, const CUDA_RESOURCE_DESC* resource,

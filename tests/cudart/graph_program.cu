@@ -1,4 +1,4 @@
-// Descriptions that go to the driver and come back: nodes of graphs, textures.
+// Descriptions that go to the driver and come back: nodes of graphs, textures, arrays.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -151,6 +151,20 @@ static void textures() {
         cudaErrorInvalidChannelDescriptor);
 }
 
+// 42 bytes from the fifth of the second row of 16 on: the rest of it, one row, part of one.
+static void lines_in_arrays() {
+  cudaArray_t array;
+  cudaChannelFormatDesc desc = cudaCreateChannelDesc<unsigned char>(), found;
+  cudaExtent extent;
+  char host[64] = {};
+  CHECK(!cudaMallocArray(&array, &desc, 16, 8));
+  CHECK(!cudaArrayGetInfo(&found, &extent, nullptr, array));
+  CHECK(!std::memcmp(&desc, &found, sizeof desc) && extent.width == 16 && extent.height == 8);
+  CHECK(!cudaMemcpyToArray(array, 4, 1, host, 42, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpyFromArray(host, array, 16, 0, 1, cudaMemcpyDeviceToHost) ==
+        cudaErrorInvalidValue);
+}
+
 int main() {
   cudaGraph_t graph;
   CHECK(!cudaGraphCreate(&graph, 0));
@@ -159,6 +173,7 @@ int main() {
   other_nodes(graph);
   nodes_by_one_struct(graph);
   textures();
+  lines_in_arrays();
   std::printf("OK\n");
   return 0;
 }

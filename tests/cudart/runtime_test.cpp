@@ -127,6 +127,14 @@ TEST(Cudart, descriptions_of_nodes_and_textures_come_back_as_they_were_given) {
   EXPECT_EQ(outcome.output, "OK\n");
 }
 
+TEST(Cudart, line_of_bytes_is_wrapped_at_the_rows_of_an_array) {
+  const auto copies = run_preloaded("graph_program", "").calls("cuMemcpy2DUnaligned_v2");
+  ASSERT_EQ(copies.size(), 3u);
+  EXPECT_TRUE(copies[0].starts_with("cuMemcpy2DUnaligned_v2 12x1 ")) << copies[0];
+  EXPECT_TRUE(copies[1].starts_with("cuMemcpy2DUnaligned_v2 16x1 ")) << copies[1];
+  EXPECT_TRUE(copies[2].starts_with("cuMemcpy2DUnaligned_v2 14x1 ")) << copies[2];
+}
+
 TEST(Cudart, missing_driver_is_an_insufficient_driver) {
   const Outcome outcome = run(kPrograms + "/program_shared", {"launch"},
                               {{"LD_LIBRARY_PATH", kPrograms + "/only-cudart"}});
