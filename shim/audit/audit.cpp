@@ -111,9 +111,10 @@ class Auditor {
     if (path.empty() || base_name(path.c_str()).starts_with("libsluice")) return;
     const Status bound = runtime != nullptr ? bind::bind_object(path, entry.map->l_addr, *runtime)
                                             : refuse_static_runtime(path);
-    if (!bound)
-      SLUICE_LOG_ERROR("audit", "{}: {}", path == kProgram ? program_path() : path,
-                       bound.error().message);
+    if (bound) return;
+    // A library may never be called, and a stripped one with kernels may use the driver alone.
+    log(entry.is_main ? LogLevel::kError : LogLevel::kWarn, "audit", "{}: {}",
+        entry.is_main ? program_path() : path, bound.error().message);
   }
 
   /// Without libsluice.so there is nothing to redirect to.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 namespace sluice::bind {
@@ -32,7 +33,16 @@ const cudart::Entry* find_entry(const cudart::RuntimeTable& runtime, std::string
   return found != end && found->name == name ? found : nullptr;
 }
 
+/// What nvcc writes into the objects of a program, also between the runtime's functions.
+bool is_of_the_compiler(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {
+      "__cudaRegisterLinkedBinary", "__cudaUnregisterBinaryUtil", "__cudaLaunchKernel_helper"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 bool is_runtime_name(std::string_view name) {
+  if (is_of_the_compiler(name)) return false;
   if (name.starts_with("__")) name.remove_prefix(2);
   return name.size() > 4 && name.starts_with("cuda") && name[4] >= 'A' && name[4] <= 'Z';
 }
@@ -54,41 +64,46 @@ std::vector<Candidate> collect(const ElfFile::Symbols& symbols,
   return found;
 }
 
-/// Drops functions that merely look like the runtime's (the user's, and static helpers that the
-/// compiler puts into every object): the runtime's own lie together, so an unknown name among them
-/// belongs to it and a lone one elsewhere does not.
-void drop_strangers(std::vector<Candidate>* found) {
+/// The object's functions as the runtime of one version.
+struct Reading {
+  std::size_t version = 0;  // an index of kMajors
+  std::vector<Candidate> functions;
+  std::string_view stranger;  // lies among them, but that version has no such function
+};
+
+/// Functions may merely look like the runtime's (the user's, wrappers in other libraries). The
+/// runtime's own lie together, so an unknown name among them belongs to it and one elsewhere does
+/// not.
+Reading read_as(std::size_t version, const std::vector<Candidate>& found) {
+  Reading reading;
+  reading.version = version;
   std::uint64_t first = UINT64_MAX;
   std::uint64_t last = 0;
-  for (const Candidate& entry : *found) {
-    if (entry.ours == nullptr) continue;
+  for (const Candidate& entry : found) {
+    if (entry.ours == nullptr || entry.ours->function[version] == nullptr) continue;
+    reading.functions.push_back(entry);
     first = std::min(first, entry.address);
     last = std::max(last, entry.address);
   }
-  std::erase_if(*found, [&](const Candidate& entry) {
-    return entry.ours == nullptr && (entry.address < first || entry.address > last);
-  });
+  for (const Candidate& entry : found) {
+    const bool is_known = entry.ours != nullptr && entry.ours->function[version] != nullptr;
+    if (!is_known && entry.address > first && entry.address < last) reading.stranger = entry.name;
+  }
+  return reading;
 }
 
-/// The index of the version whose names these are. Each version dropped names of the one before
-/// and added some, so a whole runtime fits one; of several that fit, the newest.
-Result<std::size_t> version_of(const std::vector<Candidate>& found) {
-  std::string_view missing;
-  for (std::size_t version = 0; version < cudart::kMajorCount; ++version) {
-    const auto lacks = [&](const Candidate& entry) {
-      return entry.ours == nullptr || entry.ours->function[version] == nullptr;
-    };
-    const auto stranger = std::find_if(found.begin(), found.end(), lacks);
-    if (stranger == found.end()) return version;
-    if (missing.empty()) missing = stranger->name;
+/// As the version that knows most of the functions, and must know all; of several, the newest.
+Result<Reading> read_runtime(const std::vector<Candidate>& found) {
+  Reading best = read_as(0, found);
+  for (std::size_t version = 1; version < cudart::kMajorCount; ++version) {
+    Reading reading = read_as(version, found);
+    if (reading.functions.size() > best.functions.size()) best = std::move(reading);
   }
-  // A name that no version has says more than one of another version's.
-  for (const Candidate& entry : found)
-    if (entry.ours == nullptr) missing = entry.name;
+  if (best.stranger.empty()) return best;
   return fail(ErrorCode::kVersion,
-              sluice::format("its static CUDA runtime has {}, which Sluice's runtimes of CUDA 11, "
-                             "12 and 13 lack (is it of another version?); link with -cudart shared",
-                             missing));
+              sluice::format("its static CUDA runtime has {}, which Sluice's runtime of CUDA {} "
+                             "lacks (is it of another version?); link with -cudart shared",
+                             best.stranger, cudart::kMajors[best.version]));
 }
 
 /// A jump may reach into the padding behind a short function, never into another symbol.
@@ -162,14 +177,13 @@ Result<Plan> plan_binding(const std::string& path, const cudart::RuntimeTable& r
                 "links the CUDA runtime statically and is stripped: link with -cudart shared");
   if (!has_static_runtime(*file)) return Plan{};
   const ElfFile::Symbols all = file->symbols(SHT_SYMTAB);
-  std::vector<Candidate> found = collect(all, runtime);
-  drop_strangers(&found);
-  SLUICE_TRY(const std::size_t version, version_of(found));
-  SLUICE_CHECK(check_room(*file, all, &found));
-  Plan plan{cudart::kMajors[version], {}};
-  plan.entries.reserve(found.size());
-  for (const Candidate& entry : found)
-    plan.entries.push_back({entry.address, reinterpret_cast<void*>(entry.ours->function[version])});
+  SLUICE_TRY(Reading reading, read_runtime(collect(all, runtime)));
+  SLUICE_CHECK(check_room(*file, all, &reading.functions));
+  Plan plan{cudart::kMajors[reading.version], {}};
+  plan.entries.reserve(reading.functions.size());
+  for (const Candidate& entry : reading.functions)
+    plan.entries.push_back(
+        {entry.address, reinterpret_cast<void*>(entry.ours->function[reading.version])});
   return plan;
 }
 

@@ -24,6 +24,7 @@ void serve(int) noexcept {}
 const cudart::Entry kKnown[] = {
     {"__cudaRegisterFatBinary", {&target, &target, &target}},
     {"cudaFree", {&target, &older_target, &target}},
+    {"cudaLogsCurrent", {&target, nullptr, nullptr}},
     {"cudaMalloc", {&target, &target, &target}},
     {"cudaThreadExit", {nullptr, &target, &target}},
 };
@@ -44,6 +45,19 @@ TEST(Bind, whole_runtime_is_planned_and_user_functions_are_left_alone) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->entries.size(), 3u);
   EXPECT_EQ(plan->major, 13);
+}
+
+TEST(Bind, what_the_compiler_writes_between_the_runtimes_functions_is_left_alone) {
+  auto plan = plan_binding(kPrograms + "/runtime_interleaved", known);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->entries.size(), 3u);
+}
+
+TEST(Bind, wrapper_of_another_versions_name_elsewhere_in_the_object_is_left_alone) {
+  auto plan = plan_binding(kPrograms + "/runtime_wrapper", known);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->major, 13);
+  EXPECT_EQ(plan->entries.size(), 4u);
 }
 
 TEST(Bind, runtime_of_an_older_version_is_bound_to_that_versions_functions) {

@@ -9,7 +9,13 @@
   .size \name, \bytes
   .endm
   function cudaOfTheUser, 16
+#if defined(CASE_WRAPPER)
+  function cudaThreadExit, 32
+#endif
   function cudaMalloc, 32
+#if defined(CASE_WRAPPER)
+  function cudaLogsCurrent, 32
+#endif
 #if defined(CASE_SHORT)
   function cudaFree, 8
 #else
@@ -20,6 +26,10 @@
 #endif
 #if defined(CASE_UNKNOWN)
   function cudaFromTheFuture, 32
+#endif
+#if defined(CASE_INTERLEAVED)
+  function __cudaRegisterLinkedBinary_0123abcd_4_x_cu_5678, 32
+  function __cudaUnregisterBinaryUtil, 8
 #endif
   function __cudaRegisterFatBinary, 32
   .globl main
