@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Client libraries run on glibc 2.28 wherever they were built, and depend on nothing that an application may have of its own.
+"""Client libraries are good guests (architecture D13): they run on glibc 2.28 wherever they were built, depend on nothing that
+an application may have of its own, and cost its threads little.
 
 usage: glibc_test.py FOLDER LIBRARY...
 """
@@ -9,6 +10,7 @@ import subprocess
 import sys
 
 LIMIT = (2, 28)
+THREAD_BYTES_MAX = 256
 # libdl and libpthread hold dlopen and pthread_create before 2.34. Nobody's libstdc++, OpenSSL or fmt.
 NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
 MOVED = {"libdl.so.2", "libpthread.so.0"}
@@ -33,6 +35,16 @@ def check(path):
     allowed = NEEDED | ({"libcuda.so.1"} if path.name == "libsluice.so" else set())
     for name in sorted(needed - allowed):
         yield f"NEEDs {name}"
+    dynamic = readelf("-d", path)
+    for flag, why in (("STATIC_TLS", "cannot always be opened at run time"), ("TEXTREL", "writes its own code")):
+        if flag in dynamic:
+            yield f"has {flag}: it {why}"
+    segments = readelf("-l", path)
+    thread_bytes = re.search(r"^\s*TLS(?:\s+0x\w+){4}\s+(0x\w+)", segments, re.M)
+    if thread_bytes and int(thread_bytes.group(1), 16) > THREAD_BYTES_MAX:
+        yield f"has {int(thread_bytes.group(1), 16)} bytes for each thread"
+    if re.search(r"GNU_STACK.*RWE", segments):
+        yield "makes every stack executable"
     for name in sorted(MOVED - needed):
         yield f"does not NEED {name}: dlopen or pthread_create will be missing before glibc 2.34"
 
