@@ -73,7 +73,7 @@ control::SessionInfo Broker::info_of(const Session& session) const {
   out.bytes_out = session.stats.bytes_out;
   out.gpu_us = session.stats.gpu_us;
   out.memory_bytes = ledger_.held_bytes(session.id);
-  out.memory_peak_bytes = session.stats.memory_peak_bytes;
+  out.memory_peak_bytes = std::max(session.stats.memory_peak_bytes, out.memory_bytes);
   return out;
 }
 

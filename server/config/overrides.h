@@ -1,6 +1,7 @@
 // What sluicectl has changed about tenants, kept apart from the administrator's sluiced.toml in a
 // file of the server's own: <state_dir>/tenants.toml. It wins over sluiced.toml key by key; keys
-// that were never changed with sluicectl follow sluiced.toml.
+// that were never changed with sluicectl follow sluiced.toml. TOML rather than a database: it is
+// small, written whole, and an administrator can read it.
 #pragma once
 
 #include "common/result.h"

@@ -217,6 +217,7 @@ TEST_F(BrokerTest, ShowsWhatItsSessionsDo) {
   EXPECT_EQ("good", info.tenant);
   EXPECT_EQ("open", info.state);
   EXPECT_EQ(4096u, info.memory_bytes);
+  EXPECT_EQ(4096u, info.memory_peak_bytes) << "the peak is reported later, but never below the use";
   EXPECT_EQ(1u, info.calls);
   const auto server = ask([](Broker& b) { return b.server(); });
   EXPECT_EQ(1u, server.sessions);
