@@ -151,10 +151,10 @@ class Worker final : private wire::RecordHandler {
   StagingPool staging_;
   GpuMeter meter_;
   PoolCharges pools_;
+  UploadOrder upload_order_;
   Shadows shadows_;
   HandleTable handles_;
   StreamTable streams_;
-  UploadOrder upload_order_;
   CUcontext current_ = nullptr;
   std::uint32_t current_id_ = 0;
   std::uint64_t last_seq_ = 0;
