@@ -62,10 +62,7 @@ CUresult recorded_of(CUevent handle, std::shared_ptr<Event>* event, OperationPtr
   *event = state().events.find(handle);
   if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::lock_guard lock((*event)->context->mutex);
-  if ((*event)->captured != nullptr) {
-    if (!(*event)->captured->is_ended) (*event)->captured->is_invalid = true;
-    return CUDA_ERROR_CAPTURED_EVENT;
-  }
+  if ((*event)->captured != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   *operation = (*event)->recorded;
   return CUDA_SUCCESS;
 }

@@ -12,7 +12,7 @@ using namespace sluice::test;
 
 bool is_on_driver() {
   const char* target = std::getenv("SLUICE_TEST_TARGET");
-  return target == nullptr || std::string_view(target) == "driver";
+  return target == nullptr || std::string_view(target).starts_with("driver");
 }
 
 class Capture : public KernelTest {
