@@ -228,3 +228,29 @@ SOFTGPU_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr 
     return CUDA_ERROR_INVALID_CONTEXT;
   return copy(pointer(to), Side::kDevice, pointer(from), Side::kDevice, n, true, s);
 }
+
+namespace {
+CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* c, bool is_async, CUstream stream) {
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFTGPU_CHECK(initialised());
+  for (const CUcontext context : {c->srcContext, c->dstContext})
+    if (context != nullptr && state().contexts.find(context) == nullptr)
+      return CUDA_ERROR_INVALID_CONTEXT;
+  CUDA_MEMCPY3D plain{};
+  plain.srcXInBytes = c->srcXInBytes, plain.srcY = c->srcY, plain.srcZ = c->srcZ;
+  plain.srcMemoryType = c->srcMemoryType, plain.srcHost = c->srcHost;
+  plain.srcDevice = c->srcDevice, plain.srcPitch = c->srcPitch, plain.srcHeight = c->srcHeight;
+  plain.dstXInBytes = c->dstXInBytes, plain.dstY = c->dstY, plain.dstZ = c->dstZ;
+  plain.dstMemoryType = c->dstMemoryType, plain.dstHost = c->dstHost;
+  plain.dstDevice = c->dstDevice, plain.dstPitch = c->dstPitch, plain.dstHeight = c->dstHeight;
+  plain.WidthInBytes = c->WidthInBytes, plain.Height = c->Height, plain.Depth = c->Depth;
+  return copy(&plain, is_async, stream);
+}
+}  // namespace
+
+SOFTGPU_API cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* c) {
+  return copy_3d_peer(c, true, nullptr);
+}
+SOFTGPU_API cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* c, CUstream stream) {
+  return copy_3d_peer(c, true, stream);
+}

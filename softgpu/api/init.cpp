@@ -41,13 +41,25 @@ std::size_t memory_from_environment() {
   return static_cast<std::size_t>(value) << shift;
 }
 
+/// FNV-1a.
+std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
+  std::uint64_t hash = start;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+/// Processes that share a device's memory see one UUID; other hosts, users and accounts another.
 CUuuid uuid_of(int ordinal) {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string who = std::string("softgpu/") + host + '/' + account_id(ordinal);
+  const std::uint64_t halves[2] = {hash_of(who, 0xcbf29ce484222325),
+                                   hash_of(who, 0x84222325cbf29ce4)};
   CUuuid uuid{};
-  const unsigned char bytes[16] = {0x5f, 0x7a, 0x11, 0x0c, 0x91, 0x3e, 0x4d, 0x20,
-                                   0x8a, 0x5b, 0x53, 0x4f, 0x46, 0x54, 0x47, 0x00};
-  std::memcpy(uuid.bytes, bytes, sizeof bytes);
-  uuid.bytes[0] = static_cast<char>(0x5f + 0x11 * ordinal);
-  uuid.bytes[15] = static_cast<char>(ordinal);
+  std::memcpy(uuid.bytes, halves, sizeof uuid.bytes);
+  // A UUID of the free form (version 8), so that nobody takes it for a random one.
+  uuid.bytes[6] = static_cast<char>((uuid.bytes[6] & 0x0f) | 0x80);
+  uuid.bytes[8] = static_cast<char>((uuid.bytes[8] & 0x3f) | 0x80);
   return uuid;
 }
 

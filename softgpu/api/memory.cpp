@@ -80,7 +80,9 @@ SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr
 }
 
 SOFTGPU_API cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
-  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (out == nullptr || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   SOFTGPU_CHECK(refuse_unsafe_call());
@@ -119,7 +121,12 @@ SOFTGPU_API cuMemFreeHost(void* p) {
 }
 
 SOFTGPU_API cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
-  if (p == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  constexpr unsigned kOthers = CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (p == nullptr || bytes == 0 || (flags & ~(kKnown | kOthers)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (reinterpret_cast<std::uint64_t>(p) + bytes < bytes) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & kOthers) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   std::shared_ptr<Context> context;
   SOFTGPU_CHECK(current(&context));
   SOFTGPU_CHECK(refuse_unsafe_call());
@@ -184,11 +191,11 @@ SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUde
       *static_cast<CUdeviceptr*>(out) = p;
       break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (block) return CUDA_ERROR_INVALID_VALUE;
+      if (block && !block->is_managed) return CUDA_ERROR_INVALID_VALUE;
       *static_cast<void**>(out) = reinterpret_cast<void*>(p);
       break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      *static_cast<int*>(out) = 0;
+      *static_cast<int*>(out) = block && block->is_managed ? 1 : 0;
       break;
     case CU_POINTER_ATTRIBUTE_MAPPED:
       *static_cast<int*>(out) = 1;

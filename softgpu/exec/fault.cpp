@@ -34,8 +34,12 @@ void chain(int number, siginfo_t* info, void* context) {
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(number, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
     return previous.sa_handler(number);
+  // Sent with kill() and the like: nothing would repeat it after our return.
+  const bool is_sent = info->si_code <= 0;
+  if (is_sent && previous.sa_handler == SIG_IGN) return;
   signal(number, SIG_DFL);  // returning repeats the fault, which then ends the process as it would
                             // have without us
+  if (is_sent) raise(number);
 }
 
 void on_fault(int number, siginfo_t* info, void* context) {

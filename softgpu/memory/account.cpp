@@ -162,9 +162,13 @@ std::string account_name() {
 
 }  // namespace
 
+std::string account_id(int ordinal) {
+  return format("{}-{}-{}", ::getuid(), account_name(), ordinal);
+}
+
 Result<std::unique_ptr<Account>> open_account(int ordinal, std::size_t capacity_bytes) {
-  const std::string name = format("/dev/shm/softgpu-{}-{}-{}-{}", ::getuid(), account_name(),
-                                  ordinal, capacity_bytes >> 20);
+  const std::string name =
+      format("/dev/shm/softgpu-{}-{}", account_id(ordinal), capacity_bytes >> 20);
   const Fd fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return fail(system_error("opening the memory account " + name, errno));
   ::flock(fd.get(), LOCK_EX);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace sluice::softgpu {
 
@@ -21,6 +22,9 @@ class Account {
   [[nodiscard]] virtual std::size_t capacity_bytes() const = 0;
 };
 
+/// What tells this process's account of device `ordinal` from others of the host: user, name,
+/// ordinal.
+std::string account_id(int ordinal);
 /// Opens or creates the account of device `ordinal`; Err(kSystem) if /dev/shm is not usable.
 Result<std::unique_ptr<Account>> open_account(int ordinal, std::size_t capacity_bytes);
 

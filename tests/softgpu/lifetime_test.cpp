@@ -2,6 +2,7 @@
 // another.
 #include "tests/cuda/fixture.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,6 +77,20 @@ TEST_F(LifetimeTest, AFaultStaysInItsContextAndResetEndsIt) {
   EXPECT_OK(cuCtxSynchronize());
   ASSERT_OK(cuCtxPopCurrent(&popped));
   EXPECT_OK(cuDevicePrimaryCtxRelease(device_));
+}
+
+TEST_F(LifetimeTest, ASegmentationFaultThatSomebodySendsEndsTheProcess) {
+  // Once kernels have run, ours is the handler; it took the first one for a fault of its own.
+  ASSERT_OK(launch("bump_counter", {}));
+  ASSERT_OK(cuCtxSynchronize());
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::kill(::getpid(), SIGSEGV);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(pid, ::waitpid(pid, &status, 0));
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
 }
 
 TEST_F(LifetimeTest, AForkedChildIsNotInitialized) {

@@ -11,7 +11,7 @@ namespace {
 struct OwnAccount {
   const std::string name = "own_" + std::to_string(::getpid());
   const pid_t pid = ::getpid();
-  OwnAccount() { ::setenv("SOFTGPU_ACCOUNT", name.c_str(), 1); }
+  OwnAccount() { ::setenv("SOFTGPU_ACCOUNT", name.c_str(), 0); }  // 0: a test may have named one
   ~OwnAccount() {
     if (::getpid() != pid) return;  // a forked child
     std::error_code ignored;
