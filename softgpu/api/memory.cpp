@@ -1,10 +1,8 @@
-// Device memory, pinned host memory, and what can be asked about addresses.
+// Device memory and pinned host memory.
 #include "softgpu/api/memory_pool.h"
 #include "softgpu/api/ranges.h"
 
 #include <sys/mman.h>
-
-#include <cstring>
 
 using namespace sluice::softgpu;
 
@@ -12,10 +10,6 @@ namespace {
 constexpr std::size_t kPitchAlign = 512;
 constexpr std::size_t kPitchMax = 2147483647;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
 
-/// Of the device whose memory it is; pinned memory belongs to the first.
-int visible_ordinal(const std::optional<MemoryRange>& range) {
-  return range && range->device != nullptr ? ordinal_of(range->device) : 0;
-}
 }  // namespace
 
 SOFTGPU_API cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
@@ -170,90 +164,5 @@ SOFTGPU_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned int
   if (out == nullptr || !is_pinned(p, 1)) return CUDA_ERROR_INVALID_VALUE;
   *out =
       reinterpret_cast<CUdeviceptr>(p);  // kernels run in this process: host memory is theirs too
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CUdeviceptr p) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  SOFTGPU_CHECK(initialised());
-  const auto block = memory_at(p);
-  const bool is_host = !block && is_pinned(reinterpret_cast<void*>(p), 1);
-  if (!block && !is_host) return CUDA_ERROR_INVALID_VALUE;
-  const auto context = block ? static_cast<Context*>(block->owner) : nullptr;
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      *static_cast<CUcontext*>(out) = reinterpret_cast<CUcontext>(context);
-      break;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      *static_cast<CUmemorytype*>(out) = block ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-      break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      *static_cast<CUdeviceptr*>(out) = p;
-      break;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (block && !block->is_managed) return CUDA_ERROR_INVALID_VALUE;
-      *static_cast<void**>(out) = reinterpret_cast<void*>(p);
-      break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      *static_cast<int*>(out) = block && block->is_managed ? 1 : 0;
-      break;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      *static_cast<int*>(out) = 1;
-      break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      *static_cast<int*>(out) = visible_ordinal(block);
-      break;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      if (!block) return CUDA_ERROR_INVALID_VALUE;
-      *static_cast<CUdeviceptr*>(out) = block->address;
-      break;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      if (!block) return CUDA_ERROR_INVALID_VALUE;
-      *static_cast<std::size_t*>(out) = block->bytes;
-      break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      *static_cast<unsigned long long*>(out) = block ? block->address : p;
-      break;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      *static_cast<unsigned*>(out) = 0;
-      break;
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  return CUDA_SUCCESS;
-}
-
-// Unlike the call for one attribute, a stranger's address is no error here: its values are zero.
-SOFTGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** out,
-                                   CUdeviceptr p) {
-  if (attributes == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  SOFTGPU_CHECK(initialised());
-  for (unsigned i = 0; i < count; ++i) {
-    if (out[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::size_t bytes = 0;
-    switch (attributes[i]) {
-      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      case CU_POINTER_ATTRIBUTE_MAPPED:
-      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        bytes = 4;
-        break;
-      case CU_POINTER_ATTRIBUTE_CONTEXT:
-      case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        bytes = 8;
-        break;
-      default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    std::memset(out[i], 0, bytes);
-    if (cuPointerGetAttribute(out[i], attributes[i], p) != CUDA_SUCCESS &&
-        attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-      *static_cast<int*>(out[i]) = CU_DEVICE_INVALID;
-  }
   return CUDA_SUCCESS;
 }
