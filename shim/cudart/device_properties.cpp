@@ -21,7 +21,7 @@ struct SizeField {
 
 CUresult fill_ints(const DriverTable& cu, CUdevice device, std::initializer_list<IntField> fields) {
   for (const IntField& entry : fields)
-    if (CUresult result = cu.cuDeviceGetAttribute(entry.field, entry.attribute, device);
+    if (CUresult result = attribute_or_zero(cu, entry.field, entry.attribute, device);
         result != CUDA_SUCCESS)
       return result;
   return CUDA_SUCCESS;
@@ -41,7 +41,7 @@ CUresult fill_sizes(const DriverTable& cu, CUdevice device, cudaDeviceProp* p) {
   };
   for (const SizeField& entry : fields) {
     int value = 0;
-    if (CUresult result = cu.cuDeviceGetAttribute(&value, entry.attribute, device);
+    if (CUresult result = attribute_or_zero(cu, &value, entry.attribute, device);
         result != CUDA_SUCCESS)
       return result;
     *entry.field = static_cast<std::size_t>(value);

@@ -148,6 +148,15 @@ int required_major() noexcept;
 /// Takes over a static runtime of that version.
 void serve_major(int major) noexcept;
 
+/// An attribute for a struct of many: 0 if the driver is older than the attribute.
+inline CUresult attribute_or_zero(const DriverTable& cu, int* value, CUdevice_attribute attribute,
+                                  CUdevice device) noexcept {
+  CUresult result = cu.cuDeviceGetAttribute(value, attribute, device);
+  if (result != CUDA_ERROR_INVALID_VALUE) return result;
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
 inline CUdeviceptr address(const void* pointer) noexcept {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }

@@ -43,6 +43,13 @@ TEST(Audit, kernels_of_a_plugin_with_a_static_runtime_run) {
   EXPECT_EQ(unaudited.output, "plugin 1\n");
 }
 
+TEST(Audit, plugin_that_is_opened_again_is_bound_again) {
+  const Outcome outcome = open_plugin("plugin-again", "plugin_static.so", audited_and_preloaded());
+  EXPECT_EQ(outcome.output, "plugin 0\n") << outcome.status;
+  EXPECT_EQ(outcome.calls("cuLaunchKernel").size(), 2u);
+  EXPECT_EQ(outcome.calls("cuLibraryUnload").size(), 2u);
+}
+
 TEST(Audit, kernels_of_a_plugin_with_a_static_runtime_run_in_a_namespace_of_its_own) {
   const Outcome outcome = open_plugin("plugin-apart", "plugin_static.so", audited_and_preloaded());
   EXPECT_EQ(outcome.output, "plugin 0\n");

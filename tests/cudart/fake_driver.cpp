@@ -51,6 +51,11 @@ CUresult outcome(const char* function) {
   return CUDA_SUCCESS;
 }
 
+int driver_version() {
+  const char* wish = std::getenv("FAKE_DRIVER_VERSION");
+  return wish ? std::atoi(wish) : 13000;
+}
+
 void* memory(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);
 }
@@ -94,8 +99,7 @@ FAKE cuInit(unsigned) {
   return outcome("cuInit");
 }
 FAKE cuDriverGetVersion(int* version) {
-  const char* wish = std::getenv("FAKE_DRIVER_VERSION");
-  return *version = wish ? std::atoi(wish) : 13000, CUDA_SUCCESS;
+  return *version = driver_version(), CUDA_SUCCESS;
 }
 FAKE cuDeviceGetCount(int* count) {
   return *count = 1, CUDA_SUCCESS;
@@ -116,6 +120,9 @@ FAKE cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) {
   return *bytes = 1 << 30, CUDA_SUCCESS;
 }
 FAKE cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+  // CUDA 12 had no attributes from this one on.
+  if (driver_version() < 13000 && which >= CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED)
+    return CUDA_ERROR_INVALID_VALUE;
   *value = attribute(which);
   return CUDA_SUCCESS;
 }

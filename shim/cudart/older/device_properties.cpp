@@ -36,7 +36,7 @@ CUresult fill_dropped(const DriverTable& cu, CUdevice device, v12::DeviceProp* p
       {p->cooperativeMultiDeviceLaunch, CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH},
   };
   for (const Dropped& entry : fields)
-    if (CUresult result = cu.cuDeviceGetAttribute(entry.field, entry.attribute, device);
+    if (CUresult result = attribute_or_zero(cu, entry.field, entry.attribute, device);
         result != CUDA_SUCCESS)
       return result;
   return CUDA_SUCCESS;
