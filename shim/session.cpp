@@ -6,6 +6,7 @@
 #include "shim/handles.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace sluice::shim {
 
@@ -106,6 +107,13 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       return completions_.on_marker_done(header, body);
     case wire::Opcode::host_func_run:
       return host_functions_.on_run(header, body);
+    case wire::Opcode::device_output: {
+      // To the program's own stdout, so that it keeps its place among what the program prints.
+      SLUICE_TRY(const auto push, decode<wire::device_output>(body));
+      std::fwrite(push.blobs[0].data(), 1, push.blobs[0].size(), stdout);
+      std::fflush(stdout);
+      return {};
+    }
     case wire::Opcode::shadow_data:
       return shadows_.on_data(body);
     case wire::Opcode::graph_done:

@@ -56,6 +56,7 @@ void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope
   poll(*item);
   const bool is_ready = item->is_ready;
   if (is_ready && outstanding() == 0) {
+    show_prints(*item);
     before_();
     return finish(*item);
   }
@@ -97,6 +98,14 @@ void Completer::poll(Item& item) {
     if (result != CUDA_SUCCESS && item.result == CUDA_SUCCESS) item.result = result;
   }
   item.is_ready = true;
+}
+
+void Completer::show_prints(const Item& item) {
+  if (!flushes_prints_ || item.kind != Kind::kAnswer || driver_.cuEventSynchronize == nullptr)
+    return;
+  // Drivers write their buffer in calls that synchronise; this one has nothing to wait for.
+  for (const Wait& wait : item.waits)
+    if (wait.event != nullptr) driver_.cuEventSynchronize(wait.event);
 }
 
 void Completer::finish(Item& item) {
@@ -164,6 +173,10 @@ bool Completer::sweep() {
   if (data.empty() && answers.empty()) return false;
   std::sort(data.begin(), data.end(), is_older<ItemRef, ItemRef>);
   std::sort(answers.begin(), answers.end(), is_older<ItemRef, ItemRef>);
+  for (const ItemRef& item : answers) {
+    if (flushes_prints_) enter(item->context);
+    show_prints(*item);
+  }
   before_();
   for (const ItemRef& item : data) finish(*item);
   for (const ItemRef& item : answers) {

@@ -38,6 +38,9 @@ class Completer {
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
 
+  /// The driver shall write what kernels printed before the actions run. Before the first item.
+  void flush_prints() { flushes_prints_ = true; }
+
   /// Decode thread, with `context` current. Records an event in each stream and adds the item; acts
   /// before it returns if the work is done. A failure to record becomes the item's result. The
   /// streams' commands so far are marked complete before the action runs.
@@ -79,6 +82,7 @@ class Completer {
   CUresult record(CUcontext context, CUstream stream, CUevent* out);
   void poll(Item& item);
   void finish(Item& item);
+  void show_prints(const Item& item);
   void enqueue(ItemRef item);
   void take_incoming();
   void enter(CUcontext context);
@@ -90,6 +94,7 @@ class Completer {
 
   const DriverTable& driver_;
   std::function<void()> before_;
+  bool flushes_prints_ = false;
   std::function<void()> flush_;
   std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;

@@ -35,6 +35,10 @@ Status serve(const link::Start& start) {
   SLUICE_TRY(Fd data, await_data_channel());
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, transport::make_socket_channel(std::move(data)), ledger);
+  if (!worker.device_output().take_from_sink(start.driver_path)) {
+    SLUICE_CHECK(worker.device_output().take_stdout());
+    worker.completer().flush_prints();
+  }
   ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); });
   const Status ended = worker.run();
   ledger.finish();

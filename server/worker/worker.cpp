@@ -37,8 +37,14 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       pools_(driver, ledger),
       upload_order_(driver),
       shadows_(driver, outbox_),
+      device_output_(outbox_),
       completer_(
-          driver, [this] { shadows_.send_changes(); }, [this] { flush_completions(); }) {}
+          driver, [this] { before_completions(); }, [this] { flush_completions(); }) {}
+
+void Worker::before_completions() {
+  shadows_.send_changes();
+  device_output_.send();
+}
 
 void Worker::flush_completions() {
   meter_.collect();
@@ -74,6 +80,7 @@ std::uint32_t Worker::current_device() {
 Status Worker::run() {
   Status ended = serve();
   host_functions->end();
+  device_output_.send();
   outbox_.flush();
   meter_.collect();
   return ended;

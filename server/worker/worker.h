@@ -11,6 +11,7 @@
 #include "protocol/record_assembler.h"
 #include "server/link.h"
 #include "server/worker/completer.h"
+#include "server/worker/device_output.h"
 #include "server/worker/gpu_meter.h"
 #include "server/worker/handles.h"
 #include "server/worker/ledger_link.h"
@@ -68,6 +69,7 @@ class Worker final : private wire::RecordHandler {
   UploadOrder& upload_order() { return upload_order_; }
   PoolCharges& pools() { return pools_; }
   Shadows& shadows() { return shadows_; }
+  DeviceOutput& device_output() { return device_output_; }
   [[nodiscard]] CUcontext current() const { return current_; }
   [[nodiscard]] std::uint32_t current_device();
 
@@ -142,6 +144,7 @@ class Worker final : private wire::RecordHandler {
   Status serve();
   CUresult enter_context(std::uint32_t id);
   void destroy_finished_streams();
+  void before_completions();
   void flush_completions();
 
   const DriverTable& driver_;
@@ -153,6 +156,7 @@ class Worker final : private wire::RecordHandler {
   PoolCharges pools_;
   UploadOrder upload_order_;
   Shadows shadows_;
+  DeviceOutput device_output_;
   HandleTable handles_;
   StreamTable streams_;
   CUcontext current_ = nullptr;

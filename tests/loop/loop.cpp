@@ -14,27 +14,13 @@
 namespace sluice {
 namespace {
 
-/// One tenant without a limit but the device's own size.
-class UnlimitedLedger final : public server::LedgerLink {
- public:
-  Usage charge(std::uint32_t, std::uint64_t bytes) override {
-    used_bytes_ += bytes;
-    return {true, used_bytes_, 0};
-  }
-  void refund(std::uint32_t, std::uint64_t bytes) override { used_bytes_ -= bytes; }
-  Usage query(std::uint32_t) override { return {true, used_bytes_, 0}; }
-
- private:
-  std::atomic<std::uint64_t> used_bytes_{0};
-};
-
 Result<shim::Connection> connect_loop() {
   const char* path = std::getenv("SLUICE_LOOP_DRIVER");
   if (path == nullptr)
     return fail(ErrorCode::kNotFound, "SLUICE_LOOP_DRIVER names no libcuda.so.1");
   // Never destroyed: the worker's thread runs until the process ends.
   static auto* const driver = new DriverTable;
-  static auto* const ledger = new UnlimitedLedger;
+  static auto* const ledger = new server::LocalLedger;
   // The driver must not see what only concerns the client; on a server it runs in another
   // environment.
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -47,6 +33,7 @@ Result<shim::Connection> connect_loop() {
   transport::LoopPair pair = transport::make_loop_pair();
   static auto* const worker = new server::Worker(*driver, std::move(pair.server), *ledger);
   worker->shadows().is_shared = true;
+  worker->device_output().take_from_sink(path);
   std::thread([] {
     if (const auto ended = worker->run(); !ended)
       SLUICE_LOG_ERROR("session", "{}", ended.error().message);
