@@ -102,7 +102,7 @@ bool CallableReply::fill(Callable& callable) {
   attributes_.resize(std::min(attributes_bytes_ / sizeof(int), attributes_.size()));
   callable.layout = std::move(layout_);
   callable.params_bytes = end;
-  callable.attributes = std::move(attributes_);
+  callable.attributes->values = std::move(attributes_);
   return true;
 }
 
@@ -130,10 +130,7 @@ CUresult function_of_kernel(Callable& kernel, CUfunction* function) {
     made->library = kernel.library;
     made->layout = kernel.layout;
     made->params_bytes = kernel.params_bytes;
-    {
-      std::lock_guard kernel_lock(kernel.mutex);
-      made->attributes = kernel.attributes;
-    }
+    made->attributes = kernel.attributes;
     Entry entry;
     entry.id = args.function;
     entry.object = made.release();
@@ -156,9 +153,10 @@ CUresult function_id(Callable& callable, std::uint64_t* id) {
 }
 
 void set_attribute(Callable& callable, int attribute, int value) {
-  std::lock_guard lock(callable.mutex);
-  if (attribute >= 0 && static_cast<std::size_t>(attribute) < callable.attributes.size())
-    callable.attributes[static_cast<std::size_t>(attribute)] = value;
+  std::lock_guard lock(callable.attributes->mutex);
+  auto& values = callable.attributes->values;
+  if (attribute >= 0 && static_cast<std::size_t>(attribute) < values.size())
+    values[static_cast<std::size_t>(attribute)] = value;
 }
 
 void remember_variable(Image& image, CUdeviceptr address, std::size_t bytes) {

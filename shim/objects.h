@@ -84,6 +84,13 @@ struct ParamInfo {
 
 /// A function of a module or a kernel of a library: immutable after creation but for the
 /// attributes.
+/// By CUfunction_attribute, INT32_MIN = refused. A kernel's functions have it in common with the
+/// kernel: what is set for one holds when the other is launched.
+struct CallableAttributes {
+  std::mutex mutex;
+  std::vector<int> values;
+};
+
 struct Callable {
   std::uint64_t id = 0;
   std::string name;
@@ -93,15 +100,13 @@ struct Callable {
   bool is_kernel = false;
   std::vector<ParamInfo> layout;
   std::size_t params_bytes = 0;
-  std::vector<int>
-      attributes;  ///< by CUfunction_attribute, INT32_MIN = refused; changed under `mutex`
-  std::mutex mutex;
+  std::shared_ptr<CallableAttributes> attributes = std::make_shared<CallableAttributes>();
 
   /// False if the driver gave no value.
   bool attribute(int which, int* value) {
-    std::lock_guard lock(mutex);
-    if (which < 0 || static_cast<std::size_t>(which) >= attributes.size()) return false;
-    *value = attributes[static_cast<std::size_t>(which)];
+    std::lock_guard lock(attributes->mutex);
+    if (which < 0 || static_cast<std::size_t>(which) >= attributes->values.size()) return false;
+    *value = attributes->values[static_cast<std::size_t>(which)];
     return *value != INT32_MIN;
   }
 };

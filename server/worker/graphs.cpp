@@ -36,7 +36,6 @@ CUresult Worker::Graphs::create_twin(std::uint64_t id, std::uint64_t bytes) {
   void* memory = nullptr;
   if (const CUresult bad = driver.cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE))
     return bad;
-  std::memset(memory, 0, bytes);
   twins_[id] = {static_cast<std::byte*>(memory), bytes, worker_.current()};
   twin_bytes_ += bytes;
   return CUDA_SUCCESS;

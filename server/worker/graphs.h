@@ -20,7 +20,7 @@ namespace sluice::server {
 class Worker::Graphs {
  public:
   /// Pinned memory of one session's twins.
-  static constexpr std::uint64_t kTwinBytesMax = std::uint64_t{4} << 30;
+  static constexpr std::uint64_t kTwinBytesMax = std::uint64_t{1} << 30;
   /// Uploads that wait for a launch whose turn has not come.
   static constexpr std::uint64_t kPendingBytesMax = 2 * wire::kCopyWindowBytes;
 

@@ -114,6 +114,14 @@ struct Request {
   std::span<const CUlaunchAttribute> attributes;
 };
 
+bool needs_residency(const Request& request) {
+  return request.is_cooperative ||
+         std::any_of(request.attributes.begin(), request.attributes.end(), [](const auto& a) {
+           return a.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE ||
+                  a.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+         });
+}
+
 CUresult launch(const Request& request) {
   Callable* callable = callable_of(request.function);
   if (callable == nullptr ||
@@ -133,7 +141,11 @@ CUresult launch(const Request& request) {
   args.is_cooperative = request.is_cooperative ? 1 : 0;
   args.params_bytes = params.bytes().size();
   args.attributes_bytes = request.attributes.size_bytes();
-  return post(args, {params.bytes(), std::as_bytes(request.attributes)});
+  const std::initializer_list<Bytes> parts = {params.bytes(), std::as_bytes(request.attributes)};
+  // Whether such a grid is resident as a whole is the device's to say, at the call.
+  if (!needs_residency(request)) return post(args, parts);
+  wire::launch::Reply reply{};
+  return call(args, reply, parts);
 }
 
 enum class Passing { kPass, kSkip, kUnsupported, kUnknown };

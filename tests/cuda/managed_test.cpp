@@ -144,6 +144,7 @@ TEST_F(Managed, ManagedMemoryHasOneAddress) {
   EXPECT_EQ(host[7], 3u);
   const unsigned value = 17;
   ASSERT_OK(cuMemcpy(p, reinterpret_cast<CUdeviceptr>(&value), 4));
+  ASSERT_OK(cuCtxSynchronize());  // a copy from pageable memory may return before it has arrived
   EXPECT_EQ(host[0], 17u);
   EXPECT_OK(cuMemFree(p));
 }
