@@ -55,6 +55,9 @@ std::recursive_mutex& graph_mutex();
 CUresult find_graph(CUgraph handle, std::shared_ptr<Graph>* out);
 /// The node, kept alive with its graph while the caller holds graph_mutex().
 CUresult find_node(CUgraphNode handle, Node** out);
+CUresult find_executable(CUgraphExec handle, std::shared_ptr<Executable>* out);
+/// The executable's copy of a node of the graph that it was made from.
+CUresult find_copy(CUgraphExec handle, CUgraphNode node_handle, Node** out);
 inline CUgraphNode handle_of(Node* node) {
   return reinterpret_cast<CUgraphNode>(node);
 }

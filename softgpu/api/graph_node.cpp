@@ -1,14 +1,13 @@
 // Nodes of graphs: adding them, and reading and changing what they do, in a graph and in an
 // executable graph.
+#include "softgpu/api/graph_node.h"
+
 #include "common/log.h"
-#include "softgpu/api/graph.h"
 
 #include <algorithm>
 #include <cstring>
 
-using namespace sluice::softgpu;
-
-namespace {
+namespace sluice::softgpu {
 
 CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, std::size_t count,
                   Work work) {
@@ -27,12 +26,6 @@ CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, s
   return CUDA_SUCCESS;
 }
 
-/// What the node of a graph does, or (with an executable) what the executable's copy of it does.
-struct Target {
-  std::unique_lock<std::recursive_mutex> lock{graph_mutex()};
-  Node* node = nullptr;
-};
-
 CUresult find_target(CUgraphExec executable, CUgraphNode handle, CUgraphNodeType type,
                      Target* out) {
   SOFTGPU_CHECK(find_node(handle, &out->node));
@@ -45,21 +38,11 @@ CUresult find_target(CUgraphExec executable, CUgraphNode handle, CUgraphNodeType
   return out->node->type() == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-template <class W>
-CUresult change(CUgraphExec executable, CUgraphNode handle, W work) {
-  const CUgraphNodeType type = type_of(Work(work));
-  Target target;
-  SOFTGPU_CHECK(find_target(executable, handle, type, &target));
-  target.node->work = std::make_shared<const Work>(std::move(work));
-  return CUDA_SUCCESS;
-}
+}  // namespace sluice::softgpu
 
-template <class W>
-CUresult read(CUgraphNode handle, Target* target, const W** out) {
-  SOFTGPU_CHECK(find_target(nullptr, handle, type_of(Work(W{})), target));
-  *out = std::get_if<W>(target->node->work.get());
-  return CUDA_SUCCESS;
-}
+using namespace sluice::softgpu;
+
+namespace {
 
 CUresult make_host(const CUDA_HOST_NODE_PARAMS* p, HostWork* out) {
   if (p == nullptr || p->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -78,39 +61,8 @@ CUresult make_child(CUgraph handle, ChildWork* out) {
   return find_graph(handle, &out->graph);
 }
 
-CUresult make_kernel(const CUDA_KERNEL_NODE_PARAMS_v2* p, KernelWork* out) {
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  LaunchConfig shape;
-  shape.grid = {p->gridDimX, p->gridDimY, p->gridDimZ};
-  shape.block = {p->blockDimX, p->blockDimY, p->blockDimZ};
-  shape.dynamic_shared_bytes = p->sharedMemBytes;
-  const void* function = p->func != nullptr ? static_cast<const void*>(p->func) : p->kern;
-  return make_kernel_work(function, shape, p->kernelParams, p->extra, out);
-}
-
-CUDA_KERNEL_NODE_PARAMS_v2 widened(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
-  return {p.func,      p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
-          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    nullptr,     nullptr};
-}
-
 CUDA_MEMSET_NODE_PARAMS_v1 narrowed(const CUDA_MEMSET_NODE_PARAMS_v2& p) {
   return {p.dst, p.pitch, p.value, p.elementSize, p.width, p.height};
-}
-
-CUresult kernel_params(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v2* out) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Target target;
-  const KernelWork* work = nullptr;
-  SOFTGPU_CHECK(read(handle, &target, &work));
-  const LaunchConfig& c = work->config;
-  auto& pointers = target.node->param_pointers;
-  pointers.clear();
-  for (const KernelParam& p : work->kernel->info().params)
-    pointers.push_back(const_cast<std::byte*>(c.params.data()) + p.offset_bytes);
-  *out = {work->handle,    c.grid.x,  c.grid.y,  c.grid.z,
-          c.block.x,       c.block.y, c.block.z, c.dynamic_shared_bytes,
-          pointers.data(), nullptr,   nullptr,   nullptr};
-  return CUDA_SUCCESS;
 }
 
 /// The work that the general form describes.
@@ -127,7 +79,7 @@ CUresult make_work(const CUgraphNodeParams* p, Work* out) {
       const CUDA_KERNEL_NODE_PARAMS_v2 params{
           k.func,      k.gridDimX,       k.gridDimY,     k.gridDimZ, k.blockDimX, k.blockDimY,
           k.blockDimZ, k.sharedMemBytes, k.kernelParams, k.extra,    k.kern,      k.ctx};
-      return fill(KernelWork{}, [&](KernelWork* w) { return make_kernel(&params, w); });
+      return fill(KernelWork{}, [&](KernelWork* w) { return make_kernel_node_work(&params, w); });
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       return fill(CopyWork{},
@@ -169,59 +121,6 @@ CUresult change_any(CUgraphExec executable, CUgraphNode handle, const CUgraphNod
 }
 
 }  // namespace
-
-#define SOFTGPU_MAKE(Type, ...) \
-  Type work;                    \
-  SOFTGPU_CHECK(__VA_ARGS__)
-
-// --- kernels
-SOFTGPU_API cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* before,
-                                    size_t count, const CUDA_KERNEL_NODE_PARAMS_v2* params) {
-  SOFTGPU_MAKE(KernelWork, make_kernel(params, &work));
-  return add_node(out, graph, before, count, std::move(work));
-}
-SOFTGPU_API cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2* out) {
-  return kernel_params(node, out);
-}
-SOFTGPU_API cuGraphKernelNodeSetParams_v2(CUgraphNode node,
-                                          const CUDA_KERNEL_NODE_PARAMS_v2* params) {
-  SOFTGPU_MAKE(KernelWork, make_kernel(params, &work));
-  return change(nullptr, node, std::move(work));
-}
-SOFTGPU_API cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
-                                              const CUDA_KERNEL_NODE_PARAMS_v2* params) {
-  if (executable == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  SOFTGPU_MAKE(KernelWork, make_kernel(params, &work));
-  return change(executable, node, std::move(work));
-}
-#undef cuGraphAddKernelNode
-SOFTGPU_API cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before,
-                                 size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto wide = widened(*params);
-  return cuGraphAddKernelNode_v2(out, graph, before, count, &wide);
-}
-#undef cuGraphKernelNodeGetParams
-SOFTGPU_API cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* out) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CUDA_KERNEL_NODE_PARAMS_v2 wide{};
-  SOFTGPU_CHECK(kernel_params(node, &wide));
-  std::memcpy(out, &wide, sizeof *out);  // the old form is the new one's beginning
-  return CUDA_SUCCESS;
-}
-#undef cuGraphKernelNodeSetParams
-SOFTGPU_API cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto wide = widened(*params);
-  return cuGraphKernelNodeSetParams_v2(node, &wide);
-}
-#undef cuGraphExecKernelNodeSetParams
-SOFTGPU_API cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node,
-                                           const CUDA_KERNEL_NODE_PARAMS_v1* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto wide = widened(*params);
-  return cuGraphExecKernelNodeSetParams_v2(executable, node, &wide);
-}
 
 // --- copies
 SOFTGPU_API cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before,

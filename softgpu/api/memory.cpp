@@ -66,6 +66,7 @@ SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 
 SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr p) {
   SOFTGPU_CHECK(initialised());
+  SOFTGPU_CHECK(check_owner(nullptr));
   const auto block = memory_at(p);
   if (!block) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = block->address;
@@ -151,6 +152,8 @@ SOFTGPU_API cuMemHostUnregister(void* p) {
 }
 
 SOFTGPU_API cuMemHostGetFlags(unsigned int* flags, void* p) {
+  SOFTGPU_CHECK(initialised());
+  SOFTGPU_CHECK(check_owner(nullptr));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   const std::lock_guard lock(s.host_mutex);
@@ -161,6 +164,8 @@ SOFTGPU_API cuMemHostGetFlags(unsigned int* flags, void* p) {
 }
 
 SOFTGPU_API cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned int) {
+  SOFTGPU_CHECK(initialised());
+  SOFTGPU_CHECK(check_owner(nullptr));
   if (out == nullptr || !is_pinned(p, 1)) return CUDA_ERROR_INVALID_VALUE;
   *out =
       reinterpret_cast<CUdeviceptr>(p);  // kernels run in this process: host memory is theirs too

@@ -162,6 +162,11 @@ void destroy_context(const std::shared_ptr<Context>& context) {
   }
   wait_all(*context, work);
   context->is_dead = true;
+  {
+    const std::lock_guard lock(context->mutex);
+    for (const auto& weak : context->streams)
+      if (const auto stream = weak.lock()) leave_capture(stream);
+  }
   forget_objects_of(*context);
   context->device->arena->free_all(context.get());
   const std::lock_guard lock(context->mutex);

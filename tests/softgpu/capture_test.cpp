@@ -207,6 +207,17 @@ TEST_F(CaptureTest, AForkThatIsDestroyedUnjoinedIsUnjoined) {
   EXPECT_EQ(nullptr, graph);
 }
 
+TEST_F(CaptureTest, AContextThatIsDestroyedEndsItsCaptures) {
+  CUcontext doomed = nullptr;
+  ASSERT_OK(cuCtxCreate(&doomed, nullptr, 0, device_));
+  const CUstream s = stream();
+  ASSERT_OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  ASSERT_OK(cuCtxDestroy(doomed));
+  ASSERT_OK(cuCtxSetCurrent(context_));
+  CUdeviceptr q = 0;
+  EXPECT_OK(cuMemAlloc(&q, 16)) << "nothing captures any more";
+}
+
 TEST_F(CaptureTest, AGraphLaunchInsideBecomesAChild) {
   begin();
   CUgraph inner = nullptr;

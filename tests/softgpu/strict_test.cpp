@@ -107,6 +107,7 @@ TEST_F(StrictTest, WithoutACurrentContextObjectsCannotBeUsed) {
               cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, f, 32, 0));
     EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, cuModuleGetGlobal(&q, nullptr, module_, "counter"));
     EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, cuModuleUnload(module_));
+    EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, cuMemGetAddressRange(&q, nullptr, p));
   })
       .join();
   EXPECT_OK(cuStreamDestroy(s)) << "a refused call destroyed it";
