@@ -104,6 +104,10 @@ TEST_F(LinkerTest, AnInputMayCallWhatAnotherDefines) {
   ASSERT_OK(cuModuleLoadData(&module, image));
   CUfunction f = nullptr;
   ASSERT_OK(cuModuleGetFunction(&f, module, "call_twice"));
+  CUdeviceptr p = words(1, 21);
+  void* params[] = {&p};
+  ASSERT_OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  EXPECT_EQ(42u, read_word(p));
 }
 
 TEST_F(LinkerTest, WhatNobodyDefinesIsNotLinked) {
