@@ -7,8 +7,9 @@
 namespace sluice::server {
 namespace {
 
-/// A context takes device memory that no slice is charged for.
-constexpr std::size_t kContextsMax = 64;
+/// A context takes device memory that no slice is charged for: so many that no program misses one,
+/// so few that a runaway ends.
+constexpr std::size_t kContextsMax = 1024;
 
 CUresult create(const DriverTable& driver, CUdevice device, unsigned flags, bool is_primary,
                 CUcontext* out) {

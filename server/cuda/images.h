@@ -4,6 +4,8 @@
 #include "server/handlers.h"
 #include "server/worker/worker.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::server {
@@ -16,6 +18,11 @@ struct Image {
 };
 CUresult take_image(Worker& worker, std::uint64_t upload, Image* out);
 
+/// A name that came as a variable part.
+inline std::string text_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 /// The client's options with log buffers of ours in place of its own.
 class JitOptions {
  public:
@@ -24,8 +31,13 @@ class JitOptions {
   CUjit_option* options() { return options_.data(); }
   void** values() { return values_.data(); }
   /// The logs as reply parts, cut at their NUL.
-  [[nodiscard]] std::vector<std::byte> info_log() const { return text_of(info_); }
-  [[nodiscard]] std::vector<std::byte> error_log() const { return text_of(error_); }
+  void give_logs(Call& call, std::uint64_t* info_bytes, std::uint64_t* error_bytes) const {
+    for (const auto& [log, bytes] : {std::pair{&info_, info_bytes}, {&error_, error_bytes}}) {
+      std::vector<std::byte> text = text_of(*log);
+      *bytes = text.size();
+      call.reply_blob(std::move(text));
+    }
+  }
 
  private:
   static std::vector<std::byte> text_of(const std::vector<char>& log);

@@ -1,5 +1,6 @@
 // Kernel launches and host functions.
 #include "common/log.h"
+#include "protocol/launch_attributes.h"
 #include "server/cuda/deferred.h"
 #include "server/worker/host_functions.h"
 
@@ -67,24 +68,11 @@ CUresult handle(Call& call, const wire::launch& args, wire::launch::Reply&) {
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUlaunchAttribute> attributes(count);
   std::memcpy(attributes.data(), attribute_bytes.data(), attribute_bytes.size());
-  for (const CUlaunchAttribute& a : attributes)
-    switch (static_cast<int>(a.id)) {  // those whose value holds no pointer and no handle; the shim
-                                       // is not trusted to have checked
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        break;
-      default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
+  for (const CUlaunchAttribute& attribute : attributes) {
+    unsigned id = 0;
+    std::memcpy(&id, &attribute.id, sizeof id);  // any number may come
+    if (!wire::is_portable_launch_attribute(id)) return CUDA_ERROR_NOT_SUPPORTED;
+  }
   CUlaunchConfig config{};
   config.gridDimX = args.grid[0], config.gridDimY = args.grid[1], config.gridDimZ = args.grid[2];
   config.blockDimX = args.block[0], config.blockDimY = args.block[1],

@@ -2,8 +2,6 @@
 #include "server/cuda/deferred.h"
 #include "server/cuda/images.h"
 
-#include <string>
-
 namespace sluice::server {
 namespace {
 
@@ -14,10 +12,6 @@ struct FatbinWrapper {
   const void* data = nullptr;
   const void* unused = nullptr;
 };
-
-std::string text_of(Bytes bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 }  // namespace
 
@@ -33,12 +27,7 @@ CUresult handle(Call& call, const wire::library_load& args, wire::library_load::
   CUlibrary library = nullptr;
   const CUresult result = call.driver().cuLibraryLoadData(
       &library, code, options.options(), options.values(), options.count(), nullptr, nullptr, 0);
-  std::vector<std::byte> info = options.info_log();
-  std::vector<std::byte> error = options.error_log();
-  reply.info_log_bytes = info.size();
-  reply.error_log_bytes = error.size();
-  call.reply_blob(std::move(info));
-  call.reply_blob(std::move(error));
+  options.give_logs(call, &reply.info_log_bytes, &reply.error_log_bytes);
   if (result != CUDA_SUCCESS) return result;
   return bind(call, args.library, library);
 }

@@ -87,7 +87,8 @@ CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::
     owner = found->second.context;
   }
   ++worker.pending_frees;
-  worker.after_context_of(
+  // Work of any context of the session may use it.
+  worker.after_everything(
       owner, answering<wire::cuMemFree_v2>(call, [&worker, p = args.dptr](CUresult, auto&) {
         const std::lock_guard lock(worker.memory_mutex);
         const auto found = worker.allocations.find(p);

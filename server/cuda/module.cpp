@@ -2,8 +2,6 @@
 #include "server/cuda/deferred.h"
 #include "server/cuda/images.h"
 
-#include <string>
-
 namespace sluice::server {
 
 CUresult handle(Call& call, const wire::module_load& args, wire::module_load::Reply& reply) {
@@ -14,21 +12,10 @@ CUresult handle(Call& call, const wire::module_load& args, wire::module_load::Re
   CUmodule module = nullptr;
   const CUresult result = call.driver().cuModuleLoadDataEx(
       &module, image.bytes.data(), options.count(), options.options(), options.values());
-  std::vector<std::byte> info = options.info_log();
-  std::vector<std::byte> error = options.error_log();
-  reply.info_log_bytes = info.size();
-  reply.error_log_bytes = error.size();
-  call.reply_blob(std::move(info));
-  call.reply_blob(std::move(error));
+  options.give_logs(call, &reply.info_log_bytes, &reply.error_log_bytes);
   if (result != CUDA_SUCCESS) return result;
   return bind(call, args.module, module);
 }
-
-namespace {
-std::string text_of(Bytes bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-}  // namespace
 
 CUresult handle(Call& call, const wire::module_get_function& args,
                 wire::module_get_function::Reply& reply) {

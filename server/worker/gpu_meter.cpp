@@ -2,22 +2,42 @@
 
 namespace sluice::server {
 
-bool GpuMeter::settle(Period& period) {
-  if (driver_.cuEventQuery(period.stop) == CUDA_ERROR_NOT_READY) return false;
-  float ms = 0;
-  if (driver_.cuEventElapsedTime_v2 != nullptr &&
-      driver_.cuEventElapsedTime_v2(&ms, period.start, period.stop) == CUDA_SUCCESS && ms > 0)
-    busy_us_ += static_cast<std::uint64_t>(ms * 1000.0f);
+void GpuMeter::set_base(Context& context, CUstream stream) {
+  context.busy.clear();
+  if (context.base == nullptr &&
+      driver_.cuEventCreate(&context.base, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
+    return;
+  driver_.cuEventRecord(context.base, stream);
+}
+
+void GpuMeter::leave(Context& context, Period& period) {
+  if (period.state == Period::State::kIdle) return;
+  if (period.state == Period::State::kClosing) --closing_;
   period.state = Period::State::kIdle;
-  --closing_;
+  --context.active;
+}
+
+bool GpuMeter::settle(Context& context, Period& period) {
+  if (driver_.cuEventQuery(period.stop) == CUDA_ERROR_NOT_READY) return false;
+  float from_ms = 0;
+  float length_ms = 0;
+  const auto elapsed = driver_.cuEventElapsedTime_v2;
+  if (elapsed != nullptr && context.base != nullptr &&
+      elapsed(&length_ms, period.start, period.stop) == CUDA_SUCCESS && length_ms > 0 &&
+      elapsed(&from_ms, context.base, period.start) == CUDA_SUCCESS) {
+    const double added_ms = context.busy.add(from_ms, static_cast<double>(from_ms) + length_ms);
+    busy_us_ += static_cast<std::uint64_t>(added_ms * 1000.0);
+  }
+  leave(context, period);
   return true;
 }
 
-void GpuMeter::begin(CUcontext context, CUstream stream) {
+void GpuMeter::begin(CUcontext where, CUstream stream) {
   const std::lock_guard lock(mutex_);
-  Period& period = periods_[{context, stream}];
+  Context& context = contexts_[where];
+  Period& period = context.periods[stream];
   if (period.state == Period::State::kOpen) return;
-  if (period.state == Period::State::kClosing && !settle(period)) {
+  if (period.state == Period::State::kClosing && !settle(context, period)) {
     period.state = Period::State::kOpen;  // still running: this work prolongs it
     --closing_;
     return;
@@ -25,14 +45,18 @@ void GpuMeter::begin(CUcontext context, CUstream stream) {
   if (period.start == nullptr &&
       driver_.cuEventCreate(&period.start, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
     return;
-  if (driver_.cuEventRecord(period.start, stream) == CUDA_SUCCESS)
-    period.state = Period::State::kOpen;
+  if (context.active == 0) set_base(context, stream);
+  if (driver_.cuEventRecord(period.start, stream) != CUDA_SUCCESS) return;
+  period.state = Period::State::kOpen;
+  ++context.active;
 }
 
-void GpuMeter::end(CUcontext context, CUstream stream) {
+void GpuMeter::end(CUcontext where, CUstream stream) {
   const std::lock_guard lock(mutex_);
-  const auto found = periods_.find({context, stream});
-  if (found == periods_.end() || found->second.state != Period::State::kOpen) return;
+  const auto context = contexts_.find(where);
+  if (context == contexts_.end()) return;
+  const auto found = context->second.periods.find(stream);
+  if (found == context->second.periods.end() || found->second.state != Period::State::kOpen) return;
   Period& period = found->second;
   if (period.stop == nullptr &&
       driver_.cuEventCreate(&period.stop, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
@@ -45,32 +69,35 @@ void GpuMeter::end(CUcontext context, CUstream stream) {
 void GpuMeter::collect() {
   const std::lock_guard lock(mutex_);
   if (closing_ == 0) return;
-  for (auto& [where, period] : periods_)
-    if (period.state == Period::State::kClosing) settle(period);
+  for (auto& [where, context] : contexts_)
+    for (auto& [stream, period] : context.periods)
+      if (period.state == Period::State::kClosing) settle(context, period);
 }
 
-void GpuMeter::forget(CUcontext context, CUstream stream) {
+void GpuMeter::forget(CUcontext where, CUstream stream) {
   const std::lock_guard lock(mutex_);
-  const auto found = periods_.find({context, stream});
-  if (found == periods_.end()) return;
+  const auto context = contexts_.find(where);
+  if (context == contexts_.end()) return;
+  const auto found = context->second.periods.find(stream);
+  if (found == context->second.periods.end()) return;
   Period& period = found->second;
-  if (period.state == Period::State::kClosing && !settle(period)) --closing_;
+  if (period.state == Period::State::kClosing) settle(context->second, period);
+  leave(context->second, period);
   if (period.start != nullptr) driver_.cuEventDestroy_v2(period.start);
   if (period.stop != nullptr) driver_.cuEventDestroy_v2(period.stop);
-  periods_.erase(found);
+  context->second.periods.erase(found);
 }
 
-void GpuMeter::forget(CUcontext context) {
+void GpuMeter::forget(CUcontext where) {
   const std::lock_guard lock(mutex_);
-  for (auto entry = periods_.begin(); entry != periods_.end();) {
-    if (entry->first.first != context) {
-      ++entry;
-      continue;
-    }
+  const auto context = contexts_.find(where);
+  if (context == contexts_.end()) return;
+  for (auto& [stream, period] : context->second.periods) {
     // Its work is done by now: the last period still counts.
-    if (entry->second.state == Period::State::kClosing && !settle(entry->second)) --closing_;
-    entry = periods_.erase(entry);
+    if (period.state == Period::State::kClosing) settle(context->second, period);
+    leave(context->second, period);
   }
+  contexts_.erase(context);
 }
 
 }  // namespace sluice::server

@@ -1,10 +1,11 @@
 // How long the device was busy for this session, measured with the driver's own events: a busy
 // period of a stream runs from the first work issued after it was known idle to the next completion
-// that covers it. Periods of streams that overlap are both counted. (Slices will measure each
+// that covers it. Periods of a context's streams that overlap count once. (Slices will measure each
 // command; this is the session's total for reports.)
 #pragma once
 
 #include "driver/driver_table.h"
+#include "server/worker/intervals.h"
 
 #include <cuda.h>
 
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <utility>
 
 namespace sluice::server {
 
@@ -37,12 +37,22 @@ class GpuMeter {
     CUevent start = nullptr, stop = nullptr;
     enum class State { kIdle, kOpen, kClosing } state = State::kIdle;
   };
+  /// The streams of one context. Times are relative to `base`, which is recorded anew whenever no
+  /// period is open: so they stay small and exact.
+  struct Context {
+    CUevent base = nullptr;
+    std::size_t active = 0;  ///< periods that are open or closing
+    Intervals busy;
+    std::map<CUstream, Period> periods;
+  };
   /// Adds a closing period that is over; false while it is not.
-  bool settle(Period& period);
+  bool settle(Context& context, Period& period);
+  void leave(Context& context, Period& period);
+  void set_base(Context& context, CUstream stream);
 
   const DriverTable& driver_;
   std::mutex mutex_;
-  std::map<std::pair<CUcontext, CUstream>, Period> periods_;
+  std::map<CUcontext, Context> contexts_;
   std::size_t closing_ = 0;  ///< periods in that state
   std::atomic<std::uint64_t> busy_us_{0};
 };

@@ -192,6 +192,38 @@ void Worker::after_context_of(CUcontext context, Completer::Action action) {
   if (context != current_) driver_.cuCtxSetCurrent(current_);
 }
 
+void Worker::after_everything(CUcontext context, Completer::Action action) {
+  std::vector<CUcontext> others;
+  {
+    const std::lock_guard lock(memory_mutex);
+    for (const auto& known : contexts)
+      if (known.first != context) others.push_back(known.first);
+  }
+  std::erase_if(others, [&](CUcontext other) { return streams_.busy(other).empty(); });
+  if (others.empty()) return after_context_of(context, std::move(action));
+  struct Rest {
+    std::atomic<std::size_t> count;
+    std::atomic<int> result{CUDA_SUCCESS};
+    Completer::Action action;
+  };
+  auto rest = std::make_shared<Rest>();
+  rest->count = others.size() + 1;
+  rest->action = std::move(action);
+  // Of a context that is destroyed meanwhile the completion still comes: its destruction waits,
+  // too.
+  const auto one_is_over = [this, rest, context](bool is_own, CUresult result) {
+    if (is_own) rest->result = result;
+    if (rest->count.fetch_sub(1) != 1) return;
+    driver_.cuCtxPushCurrent_v2(context);
+    rest->action(static_cast<CUresult>(rest->result.load()));
+    CUcontext popped = nullptr;
+    driver_.cuCtxPopCurrent_v2(&popped);
+  };
+  for (CUcontext other : others)
+    after_context_of(other, [one_is_over](CUresult result) { one_is_over(false, result); });
+  after_context_of(context, [one_is_over](CUresult result) { one_is_over(true, result); });
+}
+
 void Worker::after_stream(CUstream stream, Completer::Kind kind, Completer::Action action) {
   const StreamRef state = streams_.find(current_, stream);
   if (state->context != current_) driver_.cuCtxSetCurrent(state->context);

@@ -80,6 +80,8 @@ class Worker final : private wire::RecordHandler {
   /// Runs `action` when everything issued so far in the current context has completed.
   void after_context(Completer::Action action) { after_context_of(current_, std::move(action)); }
   void after_context_of(CUcontext context, Completer::Action action);
+  /// The same for everything issued in any context; `action` runs with `context` current.
+  void after_everything(CUcontext context, Completer::Action action);
   /// The same for what was issued in one stream, of whatever context.
   void after_stream(CUstream stream, Completer::Kind kind, Completer::Action action);
   /// Starts the measurement of device work that is about to be issued in the stream.

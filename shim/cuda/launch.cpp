@@ -2,6 +2,7 @@
 // name, one lock.
 #include "protocol/launch.h"
 
+#include "protocol/launch_attributes.h"
 #include "shim/copies.h"
 #include "shim/load.h"
 
@@ -151,21 +152,9 @@ CUresult launch(const Request& request) {
 enum class Passing { kPass, kSkip, kUnsupported, kUnknown };
 
 Passing passing_of(unsigned id) {
+  if (id == CU_LAUNCH_ATTRIBUTE_IGNORE) return Passing::kSkip;
+  if (wire::is_portable_launch_attribute(id)) return Passing::kPass;
   switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      return Passing::kSkip;
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      return Passing::kPass;
     // They carry handles of events and graph nodes.
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:

@@ -37,6 +37,33 @@ TEST(GpuMeter, CountsAPeriodOnce) {
   EXPECT_EQ(5000u, meter.busy_us());
 }
 
+TEST(GpuMeter, CountsOverlappingPeriodsOfTwoStreamsOnce) {
+  // Both streams are busy for the same 5 ms: every time since the base is 5 ms here.
+  const DriverTable driver = timing_driver();
+  GpuMeter meter(driver);
+  const auto other = reinterpret_cast<CUstream>(0x20);
+  meter.begin(kContext, nullptr);
+  meter.begin(kContext, other);
+  meter.end(kContext, nullptr);
+  meter.end(kContext, other);
+  meter.collect();
+  EXPECT_EQ(5000u, meter.busy_us());
+  meter.begin(kContext, other);
+  meter.end(kContext, other);
+  meter.collect();
+  EXPECT_EQ(10000u, meter.busy_us()) << "a later period counts anew";
+}
+
+TEST(Intervals, AddOnlyWhatIsNotCovered) {
+  Intervals intervals;
+  EXPECT_EQ(10, intervals.add(0, 10));
+  EXPECT_EQ(0, intervals.add(2, 8));
+  EXPECT_EQ(5, intervals.add(5, 15));
+  EXPECT_EQ(5, intervals.add(20, 25));
+  EXPECT_EQ(15, intervals.add(-5, 30)) << "5 before, 5 between, 5 behind";
+  EXPECT_EQ(0, intervals.add(-5, 30));
+}
+
 TEST(GpuMeter, CountsTheLastPeriodOfADestroyedContext) {
   const DriverTable driver = timing_driver();
   GpuMeter meter(driver);
