@@ -29,6 +29,12 @@ void report_unsupported(const char* name) {
     SLUICE_LOG_WARN("shim", "{} is not supported; it returns CUDA_ERROR_NOT_SUPPORTED.", name);
 }
 
+std::size_t payload_bytes(Bytes fixed, std::initializer_list<Bytes> blobs) {
+  std::size_t bytes = fixed.size();
+  for (const Bytes& blob : blobs) bytes += blob.size();
+  return bytes;
+}
+
 CUresult traced(wire::Opcode opcode, CUresult result) {
   if (log_enabled(LogLevel::kTrace))
     SLUICE_LOG_TRACE("shim", "{} -> {} ({})", wire::fn_name(thread_state().fn),
@@ -62,6 +68,7 @@ namespace detail {
 
 CUresult post_record(wire::Opcode opcode, Bytes fixed,
                      std::initializer_list<Bytes> blobs) noexcept {
+  count_bytes(payload_bytes(fixed, blobs));
   const CUresult result = session().pipeline().post(
       {.opcode = opcode, .context = current_context_id(), .fixed = fixed, .blobs = blobs});
   return traced(opcode, result);
@@ -70,7 +77,8 @@ CUresult post_record(wire::Opcode opcode, Bytes fixed,
 CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs,
                      const ReplyShape& reply, std::initializer_list<OutBytes> out) noexcept {
   Session& current = session();
-  count_wait();
+  const WaitScope waiting;
+  count_bytes(payload_bytes(fixed, blobs));
   const std::uint32_t context = current_context_id();
   const CUresult result = current.pipeline().call(
       {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs}, reply, out);

@@ -42,7 +42,18 @@ CUresult Completions::record(Event& event, const Stream& stream, unsigned flags,
                          .seq = &event.record_seq});
 }
 
+void Completions::ask_server() noexcept {
+  if (pipeline_.optimisations().local_queries) return;
+  // Any question will do: what is known by its answer has been pushed before.
+  const wire::cuEventElapsedTime_v2 args{};
+  wire::cuEventElapsedTime_v2::Reply reply{};
+  static_cast<void>(pipeline_.call(
+      {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}},
+      detail::shape_of<wire::cuEventElapsedTime_v2>(reply), {}));
+}
+
 CUresult Completions::query(Event& event) {
+  ask_server();
   const std::uint64_t wanted = event.version.load();
   if (event.done_version.load() < wanted) pipeline_.poll();
   if (event.done_version.load() >= wanted) return static_cast<CUresult>(event.result.load());
@@ -56,6 +67,7 @@ CUresult Completions::synchronize(Event& event) {
 }
 
 CUresult Completions::query(Stream& stream, std::uint32_t context) {
+  ask_server();
   for (int round = 0; round < 2; ++round) {
     std::uint64_t marker = 0;
     {

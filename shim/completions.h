@@ -41,6 +41,8 @@ class Completions {
   std::uint64_t new_marker(Stream& stream);
   void finish_marker(std::uint64_t marker, Stream& stream, CUresult result);
   void finish_record(Event& event, std::uint64_t version, CUresult result);
+  /// Without local queries: everything that has happened so far has been pushed.
+  void ask_server() noexcept;
   CUresult post_marker(std::uint64_t stream, std::uint64_t marker, std::uint32_t context);
 
   Pipeline& pipeline_;

@@ -53,6 +53,7 @@ Result<wire::Hello> make_hello() {
   wire::Hello hello;
   hello.protocol_version = wire::kProtocolVersion;
   hello.opcode_table_hash = wire::kOpcodeTableHash;
+  hello.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding;
   const std::string tenant = environment("SLUICE_TENANT");
   hello.tenant = tenant.empty() ? "local" : tenant;
   SLUICE_TRY(hello.token, read_token());

@@ -202,6 +202,7 @@ CUresult Graphs::launch(const std::shared_ptr<GraphExec>& owner, std::uint64_t e
     if (const CUresult lost = send(upload, 0, context)) return lost;
   for (const HostCopy& download : exec.downloads)
     launch.transfers.push_back(transfers_.announce(download.host(), download.bytes));
+  count_bytes(upload_bytes);
   const std::vector<std::uint64_t> transfers = launch.transfers;
   const SharedSeq seq = launch.seq;
   const std::uint64_t token = functions_.begin_launch();

@@ -30,13 +30,17 @@ std::size_t record_bytes(const Outgoing& record) {
 }  // namespace
 
 Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict,
-                   PushHandler& pushes)
+                   PushHandler& pushes, const Optimisations& optimisations,
+                   LifeLine::Heartbeat heartbeat)
     : channel_(std::move(channel)),
-      life_line_(std::move(life_line)),
-      is_strict_(is_strict),
+      life_line_(std::move(life_line), heartbeat),
+      is_strict_(is_strict || !optimisations.posted_calls),
+      optimisations_(optimisations),
       pushes_(pushes),
       transport_name_(channel_->caps().name),
-      inline_bytes_max_(std::min<std::size_t>(channel_->caps().reserve_bytes_max, 32 * 1024)),
+      inline_bytes_max_(optimisations.inline_payloads
+                            ? std::min<std::size_t>(channel_->caps().reserve_bytes_max, 32 * 1024)
+                            : 0),
       assembler_(*this) {}
 
 Pipeline::~Pipeline() {
@@ -100,7 +104,8 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
     }
     last_seq_.store(seq, std::memory_order_relaxed);
     if (record.seq != nullptr) record.seq->store(seq);
-    const bool is_idle = acknowledged_seq_.load(std::memory_order_relaxed) + 1 == seq;
+    const bool is_idle =
+        optimisations_.idle_flush && acknowledged_seq_.load(std::memory_order_relaxed) + 1 == seq;
     if (unflushed_records_.load(std::memory_order_relaxed) == 0)
       oldest_ns_.store(now_ns(), std::memory_order_relaxed);
     unflushed_records_.fetch_add(1);
@@ -111,7 +116,7 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
       return kSessionLost;
     }
     traffic_.bytes_sent.fetch_add(header.bytes, std::memory_order_relaxed);
-    if (reply != nullptr || is_idle ||
+    if (reply != nullptr || is_idle || !optimisations_.batching ||
         unflushed_records_.load(std::memory_order_relaxed) >= kFlushRecords ||
         channel_->unflushed_bytes() >= kFlushBytes) {
       flush_locked();
@@ -314,11 +319,8 @@ Status Pipeline::fill(Reply& reply, const wire::RecordHeader& header, Bytes body
 }
 
 void Pipeline::check_life_line() noexcept {
-  if (!life_line_.valid() || is_lost()) return;
-  char byte = 0;
-  const ssize_t n = ::recv(life_line_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-    lose(Error{ErrorCode::kPeerClosed, "the server closed the session's life line"});
+  if (is_lost()) return;
+  if (const auto why = life_line_.watch(Clock::now())) lose(*why);
 }
 
 void Pipeline::lose(const Error& why) noexcept {

@@ -6,12 +6,13 @@
 // service thread reads only when pushes are expected and nobody waits.
 #pragma once
 
-#include "common/fd.h"
 #include "protocol/opcodes.h"
 #include "protocol/record_assembler.h"
 #include "protocol/wire.h"
 #include "shim/call.h"
 #include "shim/futex.h"
+#include "shim/life_line.h"
+#include "shim/optimisations.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -72,7 +73,8 @@ class Pipeline final : private wire::RecordHandler {
   /// `life_line` may be empty (tests). Strict: what is posted is waited for (SLUICE_STRICT).
   /// Nothing is sent yet.
   Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict,
-           PushHandler& pushes);
+           PushHandler& pushes, const Optimisations& optimisations = {},
+           LifeLine::Heartbeat heartbeat = {});
   ~Pipeline() override;
 
   /// Appends; kSessionLost when the session is over.
@@ -104,6 +106,7 @@ class Pipeline final : private wire::RecordHandler {
   /// In a forked child: gives up the descriptors without a word to the peer.
   void abandon_in_child() noexcept;
 
+  [[nodiscard]] const Optimisations& optimisations() const { return optimisations_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   [[nodiscard]] const char* transport_name() const { return transport_name_; }
   /// Records appended so far.
@@ -148,8 +151,9 @@ class Pipeline final : private wire::RecordHandler {
   void send_goodbye() noexcept;
 
   std::unique_ptr<transport::Channel> channel_;
-  Fd life_line_;
+  LifeLine life_line_;
   bool is_strict_;
+  Optimisations optimisations_;
   PushHandler& pushes_;
   const char* transport_name_;
   std::size_t inline_bytes_max_;

@@ -77,6 +77,7 @@ void Pipeline::serve() noexcept {
     }
     const bool is_left_pending = flush_overdue();
     const bool has_read = read_expected();
+    if (expects_pushes()) check_life_line();
     quiet_rounds = is_left_pending || has_read ? 0 : quiet_rounds + 1;
     if (is_left_pending) {
       service_word_.wait(seen, at_ns(oldest_ns_.load()) + kFlushDelay);
@@ -157,7 +158,7 @@ void Pipeline::abandon_in_child() noexcept {
   stops_ = true;
   const int fd = channel_->wait_fd();
   if (fd >= 0) ::close(fd);
-  if (life_line_.valid()) ::close(life_line_.get());
+  if (life_line_.is_valid()) ::close(life_line_.fd());
 }
 
 }  // namespace sluice::shim

@@ -51,6 +51,7 @@ CUresult start_session(Process& p) {
   std::optional<std::string_view> list;
   if (visible != nullptr) list = visible;
   const bool is_strict = strict != nullptr && *strict == '1';
+  prepare_stats();
   // Leaked at exit: calls may still come in while the process ends.
   auto* made = new (std::nothrow) Session(std::move(*connection), list, is_strict);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

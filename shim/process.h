@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <vector>
 
 namespace sluice::shim {
@@ -21,7 +22,7 @@ enum class Phase : std::uint8_t {
 };
 
 struct FunctionCount {
-  std::atomic<std::uint64_t> calls{0}, round_trips{0};
+  std::atomic<std::uint64_t> calls{0}, round_trips{0}, waited_ns{0}, bytes{0};
 };
 
 struct Process {
@@ -57,11 +58,26 @@ inline std::uint32_t current_context_id() noexcept {
   return context != nullptr ? context->wire_id.load(std::memory_order_relaxed) : 0;
 }
 
-/// Counts a wait for the server on the account of the calling thread's function.
-inline void count_wait() noexcept {
-  process().functions[static_cast<std::size_t>(thread_state().fn)].round_trips.fetch_add(
-      1, std::memory_order_relaxed);
+inline FunctionCount& current_count() noexcept {
+  return process().functions[static_cast<std::size_t>(thread_state().fn)];
 }
+/// Counts bytes that go over the wire for the calling thread's function.
+inline void count_bytes(std::size_t bytes) noexcept {
+  current_count().bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+/// A wait for the server, on the account of the calling thread's function and, with statistics, of
+/// the place in the program that called it.
+class WaitScope {
+ public:
+  WaitScope() noexcept : start_(std::chrono::steady_clock::now()) {}
+  ~WaitScope();
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+};
 
 /// enter() for functions whose requirement is known better here than in the table.
 CUresult enter_needing(wire::Fn fn, wire::Needs needs) noexcept;

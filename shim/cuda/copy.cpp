@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 
 using namespace sluice;
 using namespace sluice::shim;
@@ -46,6 +47,7 @@ CUresult host_to_device(CUdeviceptr destination, const void* source, std::size_t
   if (is_pinned && session().host_functions().pending() != 0) {
     if (const CUresult lost = settle_host_functions(*stream)) return lost;
   }
+  count_bytes(bytes);
   return session().transfers().write({.destination = destination,
                                       .source = static_cast<const std::byte*>(source),
                                       .bytes = bytes,
@@ -70,6 +72,8 @@ CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes
   // Into pageable memory a copy is synchronous (API synchronization behavior).
   const bool waits =
       mode == CopyMode::kSynchronous || !session().addresses().is_pinned(destination, bytes);
+  std::optional<WaitScope> waiting;
+  if (waits) waiting.emplace();
   const CUresult result =
       session().transfers().read({.source = source,
                                   .destination = static_cast<std::byte*>(destination),
@@ -77,8 +81,9 @@ CUresult device_to_host(void* destination, CUdeviceptr source, std::size_t bytes
                                   .stream = stream->id,
                                   .context = current_context_id()},
                                  waits);
+  waiting.reset();
+  count_bytes(bytes);
   if (!waits) return result;
-  count_wait();
   if (is_sticky(result) && result != kSessionLost)
     session().note_failure(result, current_context_id());
   return or_deferred(result);

@@ -115,7 +115,7 @@ CUresult read_rows(const Side& to, const Side& from, const Box& box, CUstream ha
   if (mode == CopyMode::kAsynchronous && posted == CUDA_SUCCESS &&
       session().addresses().is_pinned(first, bytes))
     return CUDA_SUCCESS;
-  count_wait();
+  const WaitScope waiting;
   const CUresult arrived = session().transfers().settle(first, bytes);
   return or_deferred(posted != CUDA_SUCCESS ? posted : arrived);
 }

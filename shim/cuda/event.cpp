@@ -66,6 +66,10 @@ SLUICE_API cuEventSynchronize(CUevent hEvent) {
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->is_captured.load()) return CUDA_ERROR_CAPTURED_EVENT;
-  count_wait();
-  return noted(session().completions().synchronize(*event));
+  CUresult result = CUDA_SUCCESS;
+  {
+    const WaitScope waiting;
+    result = session().completions().synchronize(*event);
+  }
+  return noted(result);
 }

@@ -1,0 +1,100 @@
+#include "shim/life_line.h"
+
+#include "common/format.h"
+#include "common/log.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+namespace sluice::shim {
+namespace {
+
+LifeLine::Milliseconds milliseconds_from(const char* variable, std::uint32_t advised) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return LifeLine::Milliseconds(advised);
+  std::uint32_t value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  if (error == std::errc{} && stop == end) return LifeLine::Milliseconds(value);
+  SLUICE_LOG_WARN("session", "{}={} is no number of milliseconds; the server's advice is taken",
+                  variable, text);
+  return LifeLine::Milliseconds(advised);
+}
+
+}  // namespace
+
+LifeLine::Heartbeat LifeLine::heartbeat_of(const wire::Welcome& welcome) {
+  if ((welcome.feature_bits & wire::kFeatureHeartbeat) == 0) return {};
+  return {milliseconds_from("SLUICE_HEARTBEAT_MS", welcome.heartbeat_ms),
+          milliseconds_from("SLUICE_HEARTBEAT_TIMEOUT_MS", welcome.heartbeat_timeout_ms)};
+}
+
+std::optional<Error> LifeLine::watch(Time now) {
+  if (!fd_.valid()) return std::nullopt;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || now - last_look_ < kLookInterval) return std::nullopt;
+  // After a time in which nobody looked, silence proves nothing yet.
+  const bool has_rested = now - last_look_ > std::max(heartbeat_.interval, Milliseconds(1000));
+  last_look_ = now;
+  if (has_rested) last_heard_ = now;
+  if (auto over = read(now)) return over;
+  if (heartbeat_.interval.count() == 0) return std::nullopt;
+  if (has_rested || now - last_ping_ >= heartbeat_.interval) ping(now);
+  return judge(now);
+}
+
+void LifeLine::ping(Time now) {
+  last_ping_ = now;
+  const std::vector<std::byte> frame = wire::encode_frame(wire::Ping{++pings_});
+  // A frame of a few bytes; if there is no room even for that, the server does not read.
+  static_cast<void>(::send(fd_.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+std::optional<Error> LifeLine::read(Time now) {
+  std::byte piece[512];
+  for (;;) {
+    const ssize_t n = ::recv(fd_.get(), piece, sizeof piece, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n <= 0) return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
+    last_heard_ = now;
+    unread_.insert(unread_.end(), piece, piece + n);
+  }
+  while (unread_.size() >= wire::kFramePrefixBytes) {
+    const auto bytes = wire::frame_bytes(std::span(unread_).first(wire::kFramePrefixBytes));
+    if (!bytes) return bytes.error();
+    if (unread_.size() < *bytes) break;
+    const auto frame = wire::decode_frame(std::span(unread_).first(*bytes));
+    unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(*bytes));
+    if (!frame) return frame.error();
+    if (auto over = take(*frame)) return over;
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> LifeLine::take(const wire::Frame& frame) {
+  if (const auto* ending = std::get_if<wire::Ending>(&frame)) {
+    if (ending->in_ms == 0) return Error{ErrorCode::kPeerClosed, ending->message};
+    SLUICE_LOG_WARN("session", "The server announces the end of the session: {}", ending->message);
+  }
+  const auto* pong = std::get_if<wire::Pong>(&frame);
+  if (pong != nullptr && heartbeat_.timeout.count() > 0 &&
+      Milliseconds(pong->worker_silent_ms) > std::max(heartbeat_.timeout, Milliseconds(2000)))
+    return Error{ErrorCode::kTimeout,
+                 format("the session's worker has been silent for {} ms", pong->worker_silent_ms)};
+  return std::nullopt;
+}
+
+std::optional<Error> LifeLine::judge(Time now) {
+  const auto silence = std::chrono::duration_cast<Milliseconds>(now - last_heard_);
+  if (heartbeat_.timeout.count() == 0 || silence < heartbeat_.timeout) return std::nullopt;
+  return Error{ErrorCode::kTimeout,
+               format("the server has been silent for {} ms", silence.count())};
+}
+
+}  // namespace sluice::shim

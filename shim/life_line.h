@@ -1,0 +1,56 @@
+// The session's first connection, as long as the session lives: its end is the session's, and on it
+// the server shows that it is alive. It is asked only while somebody depends on an answer: a client
+// that computes for itself costs nothing and is not disturbed.
+#pragma once
+
+#include "common/fd.h"
+#include "common/result.h"
+#include "protocol/bootstrap.h"
+
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace sluice::shim {
+
+/// Thread-safe.
+class LifeLine {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Milliseconds = std::chrono::milliseconds;
+  struct Heartbeat {
+    Milliseconds interval{0};  ///< 0: the server is not asked
+    Milliseconds timeout{0};   ///< silence of the server or its worker for so long is their end
+  };
+  /// What the server advises, or SLUICE_HEARTBEAT_MS and SLUICE_HEARTBEAT_TIMEOUT_MS; none if it
+  /// does not know heartbeats.
+  static Heartbeat heartbeat_of(const wire::Welcome& welcome);
+
+  /// Without a descriptor (tests) it never ends.
+  LifeLine(Fd fd, Heartbeat heartbeat) : fd_(std::move(fd)), heartbeat_(heartbeat) {}
+  explicit LifeLine(Fd fd) : LifeLine(std::move(fd), Heartbeat{}) {}
+
+  /// Call it again and again while somebody waits: why the session is over, or nothing.
+  std::optional<Error> watch(Time now);
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] bool is_valid() const { return fd_.valid(); }
+
+ private:
+  static constexpr Milliseconds kLookInterval{20};
+
+  std::optional<Error> read(Time now);
+  std::optional<Error> take(const wire::Frame& frame);
+  std::optional<Error> judge(Time now);
+  void ping(Time now);
+
+  Fd fd_;
+  Heartbeat heartbeat_;
+  std::mutex mutex_;  ///< guards what follows
+  Time last_look_{}, last_ping_{}, last_heard_{};
+  std::uint64_t pings_ = 0;
+  std::vector<std::byte> unread_;
+};
+
+}  // namespace sluice::shim
