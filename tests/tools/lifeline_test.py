@@ -12,6 +12,7 @@ from harness import Server, wait_until
 NAMESPACE = f"sluice-{os.getpid()}"
 HOST_END, CLIENT_END = f"slh{os.getpid()}", f"slc{os.getpid()}"
 HOST = "10.231.77.1"
+RAW_CLIENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "raw_client.py")
 
 
 def ip(*words):
@@ -50,45 +51,52 @@ class LifeLine(unittest.TestCase):
 
     def setUp(self):
         self.plug(True)
-        self.server = Server(server='grace = "6s"\nheartbeat_timeout = "10m"\nallow_plaintext_network = true', listen=f'"{HOST}:0"')
+
+    def serve(self, grace):
+        self.server = Server(server=f'grace = "{grace}"\nallow_plaintext_network = true', listen=f'"{HOST}:0"')
         self.addCleanup(self.server.close)
 
     def plug(self, is_in):
         ip("-n", NAMESPACE, "link", "set", CLIENT_END, "up" if is_in else "down")
 
     def far_client(self):
-        return self.server.hold(server=self.server.tcp, prefix=["ip", "netns", "exec", NAMESPACE])
+        """Not the shim, which gives a silent server up by itself: only the server's patience is in question."""
+        client = subprocess.Popen(["ip", "netns", "exec", NAMESPACE, sys.executable, RAW_CLIENT, self.server.tcp, self.server.token],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.server.clients.append(client)
+        self.assertEqual("ready\n", client.stdout.readline())
+        return client
 
     def state_of(self, client):
         session = self.server.session_of(client)
         return session["state"] if session else "gone"
 
     def test_a_stopped_client_stays_and_an_unplugged_one_goes_after_the_grace_time(self):
+        self.serve("3s")
         stopped = self.server.hold(server=self.server.tcp)
         stopped.send_signal(signal.SIGSTOP)
         unplugged = self.far_client()
         self.plug(False)
-        self.assertTrue(wait_until(lambda: self.state_of(unplugged) == "suspect"), self.server.log())
         self.assertTrue(wait_until(lambda: self.state_of(unplugged) == "gone"), self.server.log())
         self.assertIn("silent for the grace time", self.server.log())
         self.assertEqual("open", self.state_of(stopped))
-        stopped.send_signal(signal.SIGCONT)
-        out, err = stopped.communicate("\n", timeout=30)
-        self.assertEqual(0, stopped.returncode, out + err)
 
     def test_a_client_that_is_plugged_in_again_in_time_goes_on(self):
+        self.serve("2m")
         client = self.far_client()
         self.plug(False)
         self.assertTrue(wait_until(lambda: self.state_of(client) == "suspect"), self.server.log())
         self.plug(True)
+        client.stdin.write("\n")
+        client.stdin.flush()
+        self.assertEqual("alive\n", client.stdout.readline())
         self.assertTrue(wait_until(lambda: self.state_of(client) == "open"), self.server.log())
-        out, err = client.communicate("\n", timeout=30)
-        self.assertEqual(0, client.returncode, out + err)
 
-    def test_a_killed_client_is_gone_at_once(self):
+    def test_a_killed_client_is_gone_long_before_the_grace_time(self):
+        self.serve("2m")
         client = self.far_client()
         client.kill()
-        self.assertTrue(wait_until(lambda: self.state_of(client) == "gone", 5), self.server.log())
+        self.assertTrue(wait_until(lambda: self.state_of(client) == "gone"), self.server.log())
 
 
 if __name__ == "__main__":
