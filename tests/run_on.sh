@@ -11,6 +11,9 @@ export SOFTGPU_ACCOUNT=test_$$
 trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
 # In the sanitizer presets the preloaded library brings the runtime along; nothing was allocated before it.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+# A second runtime, in the audit object's own namespace, would have no room beside the first.
+audit=
+if readelf -d "$build/lib/sluice/libsluice-audit.so" 2>/dev/null | grep -qE 'lib[at]san'; then audit=--no-audit; fi
 preload=$build/lib/sluice/libsluice.so
 case $target in
   driver+strict) export SOFTGPU_STRICT=1 ;;&
@@ -18,7 +21,7 @@ case $target in
   shim+loop)
     SLUICE_LOOP_DRIVER=$build/lib/softgpu/libcuda.so.1 \
       LD_LIBRARY_PATH=$build/lib/loop:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
-  shim+unix) "$build/bin/sluice" run --local --transport unix -- "$@" ;;
-  shim+tcp) "$build/bin/sluice" run --local --transport tcp -- "$@" ;;
+  shim+unix) "$build/bin/sluice" run --local --transport unix $audit -- "$@" ;;
+  shim+tcp) "$build/bin/sluice" run --local --transport tcp $audit -- "$@" ;;
   *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+unix, shim+tcp)" >&2; exit 2 ;;
 esac

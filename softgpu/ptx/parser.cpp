@@ -4,6 +4,7 @@
 #include "softgpu/ptx/parser_base.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace sluice::softgpu::ptx {
 
@@ -78,11 +79,16 @@ class ModuleParser : private ParserBase {
     is_visible_ = is_extern_ = false;
   }
 
+  /// Versions and targets: whatever the text says, nothing that overflows later.
+  static int small_number(const char* digits) {
+    return static_cast<int>(std::clamp(std::strtol(digits, nullptr, 10), 0L, 99'999L));
+  }
+
   void version() {
     const std::string number(lexer_.take().text);
     const auto dot = number.find('.');
-    module_.version = 10 * std::atoi(number.c_str()) +
-                      (dot == std::string::npos ? 0 : std::atoi(number.c_str() + dot + 1));
+    module_.version = 10 * small_number(number.c_str()) +
+                      (dot == std::string::npos ? 0 : small_number(number.c_str() + dot + 1));
     if (module_.version <= 0) error("malformed .version");
     if (module_.version > kPtxVersionMax) {
       error("PTX version " + number + " is newer than what this driver understands (9.2)");
@@ -94,7 +100,7 @@ class ModuleParser : private ParserBase {
     const std::string name(lexer_.take().text);
     if (!name.starts_with("sm_") && !name.starts_with("compute_"))
       return error("malformed .target \"" + name + "\"");
-    module_.target_sm = std::atoi(name.c_str() + name.find('_') + 1);
+    module_.target_sm = small_number(name.c_str() + name.find('_') + 1);
     while (accept(",")) lexer_.take();
   }
 

@@ -57,6 +57,14 @@ TEST(Load, RefusesVersionsFromTheFuture) {
   EXPECT_EQ(load_error(".version 99.9\n.target sm_80\n").failure, LoadFailure::kUnsupportedVersion);
 }
 
+TEST(Load, RefusesVersionsThatNoNumberHolds) {
+  ptx::Module module;
+  for (const char* version : {"99999999999.0", "7.99999999999", "-7.5", "7.-5"}) {
+    const auto wrong = ptx::parse_module(std::string(".version ") + version + "\n.target sm_75\n", &module);
+    EXPECT_TRUE(wrong.has_value()) << version;
+  }
+}
+
 TEST(Load, RefusesCallsOfUndefinedFunctions) {
   const std::string before = ".extern .func (.param .b32 r) elsewhere (.param .b32 a);";
   const LoadError error = load_error(
