@@ -33,8 +33,9 @@ void* map_shared_address(std::size_t bytes) noexcept {
     const std::size_t step = (whole + 2 * kSpacing - 1) / kSpacing * kSpacing;
     const std::uintptr_t at = next.fetch_add(step);
     void* memory = ::mmap(reinterpret_cast<void*>(at), whole, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (memory != MAP_FAILED) return memory;
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == reinterpret_cast<void*>(at)) return memory;
+    if (memory != MAP_FAILED) ::munmap(memory, whole);
   }
   void* memory = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory != MAP_FAILED ? memory : nullptr;

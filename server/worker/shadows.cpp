@@ -32,10 +32,10 @@ CUresult Shadows::place(Range& range, std::uint64_t address, CUdeviceptr* device
   auto* const wanted = reinterpret_cast<void*>(address);
   const std::uint64_t whole = (range.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (!is_shared) {
-    void* memory = ::mmap(wanted, whole, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void* memory =
+        ::mmap(wanted, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
-    if (memory != wanted) {  // a kernel without NOREPLACE takes it for a hint
+    if (memory != wanted) {  // something is there already
       ::munmap(memory, whole);
       return CUDA_ERROR_MAP_FAILED;
     }

@@ -42,10 +42,13 @@ std::optional<std::uint64_t> reserve_anywhere(std::size_t bytes, std::size_t ali
 std::optional<std::uint64_t> AddressSpace::reserve(std::size_t bytes, std::size_t alignment,
                                                    std::uint64_t hint) {
   std::optional<std::uint64_t> at;
-  if (hint != 0 && hint % alignment == 0 &&
-      ::mmap(pointer(hint), bytes, PROT_NONE, kReserve | MAP_FIXED_NOREPLACE, -1, 0) ==
-          pointer(hint))
-    at = hint;
+  if (hint != 0 && hint % alignment == 0) {
+    void* found = ::mmap(pointer(hint), bytes, PROT_NONE, kReserve, -1, 0);
+    if (found == pointer(hint))
+      at = hint;
+    else if (found != MAP_FAILED)
+      ::munmap(found, bytes);
+  }
   if (!at) at = reserve_anywhere(bytes, alignment);
   if (!at) return std::nullopt;
   ::madvise(pointer(*at), bytes, MADV_DONTDUMP);

@@ -35,8 +35,7 @@ Result<std::unique_ptr<Arena>> Arena::create(int ordinal, std::unique_ptr<Accoun
   void* hint =
       reinterpret_cast<void*>(kFirstAddress + static_cast<std::uint64_t>(ordinal) * kDeviceStride);
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* base = ::mmap(hint, bytes, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
-  if (base == MAP_FAILED) base = ::mmap(nullptr, bytes, PROT_NONE, kFlags, -1, 0);
+  void* base = ::mmap(hint, bytes, PROT_NONE, kFlags, -1, 0);  // elsewhere if that is taken
   if (base == MAP_FAILED)
     return fail(system_error(format("reserving {} GiB of address space", bytes >> 30), errno));
   ::madvise(base, bytes, MADV_DONTDUMP);
