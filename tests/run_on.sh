@@ -11,6 +11,8 @@ export SOFTGPU_ACCOUNT=test_$$
 trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
 # In the sanitizer presets the preloaded library brings the runtime along; nothing was allocated before it.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+# The client library's service thread lives until the process ends, by intent (no teardown behind the program's back).
+export TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}report_thread_leaks=0
 # A second runtime, in the audit object's own namespace, would have no room beside the first.
 audit=
 if readelf -d "$build/lib/sluice/libsluice-audit.so" 2>/dev/null | grep -qE 'lib[at]san'; then audit=--no-audit; fi
