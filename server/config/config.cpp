@@ -86,12 +86,7 @@ bool is_loopback(const transport::Address& address) {
 }  // namespace
 
 Result<Config> parse(const std::string& text, const std::string& path) {
-  const toml::parse_result parsed = toml::parse(text, path);
-  if (!parsed)
-    return fail(ErrorCode::kInvalidArgument,
-                format("{}:{}: {}", path, parsed.error().source().begin.line,
-                       std::string(parsed.error().description())));
-  const toml::table& root = parsed.table();
+  SLUICE_TRY(const toml::table root, parse_table(text, path));
   Config config;
   Section top(root, "the file", path);
   if (const toml::node* server = top.get("server"); server != nullptr) {

@@ -120,12 +120,8 @@ Result<Overrides> load_overrides(const std::string& path) {
   }
   std::stringstream text;
   text << file.rdbuf();
-  const toml::parse_result parsed = toml::parse(text.str(), path);
-  if (!parsed)
-    return fail(ErrorCode::kInvalidArgument,
-                format("{}:{}: {}", path, parsed.error().source().begin.line,
-                       std::string(parsed.error().description())));
-  Section top(parsed.table(), "the file", path);
+  SLUICE_TRY(const toml::table root, parse_table(text.str(), path));
+  Section top(root, "the file", path);
   Overrides out;
   if (const toml::node* tenants = top.get("tenant"); tenants != nullptr) {
     if (!tenants->is_array()) return top.wrong(*tenants, "tenant", "[[tenant]] sections");

@@ -9,6 +9,14 @@
 
 namespace sluice::config {
 
+Result<toml::table> parse_table(const std::string& text, const std::string& path) {
+  toml::parse_result parsed = toml::parse(text, path);
+  if (parsed) return std::move(parsed).table();
+  return fail(ErrorCode::kInvalidArgument,
+              format("{}:{}: {}", path, parsed.error().source().begin.line,
+                     std::string(parsed.error().description())));
+}
+
 Status Section::read_size(std::string_view key, std::uint64_t* out) {
   std::string text;
   SLUICE_CHECK(read(key, &text));

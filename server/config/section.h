@@ -16,6 +16,9 @@
 
 namespace sluice::config {
 
+/// The text of a TOML file. Err(kInvalidArgument) "path:line: what is wrong".
+Result<toml::table> parse_table(const std::string& text, const std::string& path);
+
 class Section {
  public:
   /// `where` is how messages call the table: "[server]". `path` names the file; borrowed.

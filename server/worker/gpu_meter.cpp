@@ -1,5 +1,7 @@
 #include "server/worker/gpu_meter.h"
 
+#include <thread>
+
 namespace sluice::server {
 
 void GpuMeter::set_base(Context& context, CUstream stream) {
@@ -54,9 +56,12 @@ void GpuMeter::begin(CUcontext where, CUstream stream) {
 void GpuMeter::end(CUcontext where, CUstream stream) {
   const std::lock_guard lock(mutex_);
   const auto context = contexts_.find(where);
-  if (context == contexts_.end()) return;
-  const auto found = context->second.periods.find(stream);
-  if (found == context->second.periods.end() || found->second.state != Period::State::kOpen) return;
+  if (context != contexts_.end()) close(context->second, stream);
+}
+
+void GpuMeter::close(Context& context, CUstream stream) {
+  const auto found = context.periods.find(stream);
+  if (found == context.periods.end() || found->second.state != Period::State::kOpen) return;
   Period& period = found->second;
   if (period.stop == nullptr &&
       driver_.cuEventCreate(&period.stop, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
@@ -66,8 +71,29 @@ void GpuMeter::end(CUcontext where, CUstream stream) {
   ++closing_;
 }
 
+void GpuMeter::finish(std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  std::unique_lock lock(mutex_);
+  for (auto& [where, context] : contexts_) {
+    if (context.active == 0) continue;
+    driver_.cuCtxSetCurrent(where);
+    for (auto& [stream, period] : context.periods) close(context, stream);
+  }
+  for (;;) {
+    collect_locked();
+    if (closing_ == 0 || std::chrono::steady_clock::now() >= deadline) return;
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock.lock();
+  }
+}
+
 void GpuMeter::collect() {
   const std::lock_guard lock(mutex_);
+  collect_locked();
+}
+
+void GpuMeter::collect_locked() {
   if (closing_ == 0) return;
   for (auto& [where, context] : contexts_)
     for (auto& [stream, period] : context.periods)

@@ -10,6 +10,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -27,6 +28,9 @@ class GpuMeter {
   void end(CUcontext context, CUstream stream);
   /// Any thread, when work has completed: adds the periods that are over.
   void collect();
+  /// Decode thread, when the session is over: closes what is open and waits a little for it. What
+  /// still runs then ends with the process.
+  void finish(std::chrono::milliseconds patience);
   /// The stream, or the context and its events, are gone.
   void forget(CUcontext context, CUstream stream);
   void forget(CUcontext context);
@@ -45,6 +49,8 @@ class GpuMeter {
     Intervals busy;
     std::map<CUstream, Period> periods;
   };
+  void close(Context& context, CUstream stream);
+  void collect_locked();
   /// Adds a closing period that is over; false while it is not.
   bool settle(Context& context, Period& period);
   void leave(Context& context, Period& period);

@@ -82,7 +82,7 @@ Status Worker::run() {
   host_functions->end();
   device_output_.send();
   outbox_.flush();
-  meter_.collect();
+  meter_.finish(100ms);
   return ended;
 }
 

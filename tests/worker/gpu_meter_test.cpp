@@ -14,6 +14,7 @@ DriverTable timing_driver() {
     *event = reinterpret_cast<CUevent>(next++);
     return CUDA_SUCCESS;
   };
+  driver.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
   driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
   driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
   driver.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
@@ -71,6 +72,27 @@ TEST(GpuMeter, CountsTheLastPeriodOfADestroyedContext) {
   meter.end(kContext, nullptr);
   meter.forget(kContext);
   EXPECT_EQ(5000u, meter.busy_us());
+}
+
+TEST(GpuMeter, CountsWhatIsStillUnderWayWhenTheSessionEnds) {
+  static int queries = 0;
+  queries = 0;
+  DriverTable driver = timing_driver();
+  driver.cuEventQuery = [](CUevent) { return ++queries < 4 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  GpuMeter meter(driver);
+  meter.begin(kContext, nullptr);  // nobody has waited for it yet
+  meter.finish(std::chrono::seconds(20));
+  EXPECT_EQ(5000u, meter.busy_us());
+  EXPECT_EQ(4, queries);
+}
+
+TEST(GpuMeter, DoesNotWaitForEverForWorkThatDoesNotEnd) {
+  DriverTable driver = timing_driver();
+  driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
+  GpuMeter meter(driver);
+  meter.begin(kContext, nullptr);
+  meter.finish(std::chrono::milliseconds(5));
+  EXPECT_EQ(0u, meter.busy_us());
 }
 
 }  // namespace

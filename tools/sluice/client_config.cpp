@@ -57,12 +57,8 @@ Result<ClientConfig> load_client_config(const std::string& path) {
   }
   std::stringstream text;
   text << file.rdbuf();
-  const toml::parse_result parsed = toml::parse(text.str(), path);
-  if (!parsed)
-    return fail(ErrorCode::kInvalidArgument,
-                format("{}:{}: {}", path, parsed.error().source().begin.line,
-                       std::string(parsed.error().description())));
-  config::Section s(parsed.table(), "the file", path);
+  SLUICE_TRY(const toml::table root, config::parse_table(text.str(), path));
+  config::Section s(root, "the file", path);
   ClientConfig out;
   SLUICE_CHECK(s.read("server", &out.server));
   SLUICE_CHECK(s.read("tenant", &out.tenant));
@@ -71,7 +67,7 @@ Result<ClientConfig> load_client_config(const std::string& path) {
   SLUICE_CHECK(s.read("memory", &out.memory));
   SLUICE_CHECK(s.read("transport", &out.transport));
   SLUICE_CHECK(s.finish());
-  SLUICE_CHECK(check(s, parsed.table(), out));
+  SLUICE_CHECK(check(s, root, out));
   out.token_file = resolved(out.token_file, path);
   return out;
 }
