@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -111,7 +112,7 @@ TEST(Bind, objects_without_a_runtime_need_nothing) {
 TEST(Bind, damaged_files_are_survived) {
   std::ifstream whole(kPrograms + "/runtime_whole", std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(whole)), {});
-  const std::string path = testing::TempDir() + "sluice_bind_damaged";
+  const std::string path = testing::TempDir() + "sluice_bind_damaged." + std::to_string(::getpid());
   ASSERT_GT(bytes.size(), 4096u);
   // Headers are at both ends of the file: cut it at every step, and put rubbish into the header.
   for (std::size_t size = 0; size < bytes.size(); size += 97) {

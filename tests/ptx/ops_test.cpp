@@ -3,6 +3,7 @@
 #include "tests/ptx/op_table.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -52,10 +53,12 @@ TEST_P(Operations, ComputeWhatThePtxIsaSays) {
 
 TEST_P(Operations, AreAcceptedByPtxas) {
 #ifdef PTXAS
-  const std::string file = testing::TempDir() + "softgpu_ops_" + GetParam() + ".ptx";
+  const std::string file =
+      testing::TempDir() + "softgpu_ops_" + std::to_string(::getpid()) + "_" + GetParam() + ".ptx";
   std::ofstream(file) << to_ptx(read_table(path_of(GetParam())));
   const std::string command = std::string(PTXAS) + " -arch=sm_90 -O0 -o /dev/null " + file;
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  std::filesystem::remove(file);
 #else
   GTEST_SKIP() << "no ptxas here";
 #endif
