@@ -10,8 +10,23 @@
 #include <cstring>
 #include <mutex>
 
+#ifdef __SANITIZE_THREAD__
+extern "C" int __sigaction(int, const struct sigaction*, struct sigaction*);  // the C library's own
+#endif
+
 namespace sluice::softgpu {
 namespace {
+
+/// ThreadSanitizer's sigaction() blocks every signal while a handler runs, and a handler that jumps
+/// out leaves them blocked; a signal from another thread it keeps back until the next system call,
+/// which an endless kernel never makes.
+int set_action(int number, const struct sigaction* action, struct sigaction* previous) {
+#ifdef __SANITIZE_THREAD__
+  return __sigaction(number, action, previous);
+#else
+  return sigaction(number, action, previous);
+#endif
+}
 
 constexpr std::size_t kSignalStackBytes = 64 * 1024;
 
@@ -70,13 +85,13 @@ void install() {
   action.sa_sigaction = on_interrupt;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(interrupt_signal(), &action, nullptr);
+  set_action(interrupt_signal(), &action, nullptr);
   action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGSEGV, &action, &g_previous_segv);
-  sigaction(SIGBUS, &action, &g_previous_bus);
+  set_action(SIGSEGV, &action, &g_previous_segv);
+  set_action(SIGBUS, &action, &g_previous_bus);
 }
 
 /// The thread's own alternate stack, kept if it already has one.
