@@ -2,6 +2,7 @@
 // With them both sides keep memory alike that each may write (shadow ranges, architecture D16).
 #pragma once
 
+#include "common/racing_reads.h"
 #include "protocol/wire.h"
 
 #include <algorithm>
@@ -15,8 +16,17 @@ namespace sluice::wire {
 
 inline constexpr std::size_t kRunGranularity = 4;  ///< bytes of a word that is compared as a whole
 
+inline bool is_same_now(const std::byte* now, const std::byte* last, std::size_t bytes) {
+  const RacingReads racing;
+  return std::memcmp(now, last, bytes) == 0;
+}
+inline void take_now(std::byte* last, const std::byte* now, std::size_t bytes) {
+  const RacingReads racing;
+  std::memcpy(last, now, bytes);
+}
+
 /// Calls emit(offset, bytes) for each stretch in which `now` differs from `last`, and makes `last`
-/// equal to `now`.
+/// equal to `now`. What emit looks at is in `last`: `now` may be changing.
 template <class Emit>
 void for_each_difference(const std::byte* now, std::byte* last, std::size_t bytes,
                          const Emit& emit) {
@@ -25,15 +35,15 @@ void for_each_difference(const std::byte* now, std::byte* last, std::size_t byte
   bool in_run = false;
   for (std::size_t chunk = 0; chunk < bytes; chunk += kChunkBytes) {
     const std::size_t end = std::min(chunk + kChunkBytes, bytes);
-    const bool is_same = std::memcmp(now + chunk, last + chunk, end - chunk) == 0;
+    const bool is_same = is_same_now(now + chunk, last + chunk, end - chunk);
     if (is_same && !in_run) continue;
     for (std::size_t at = chunk; at < end; at += kRunGranularity) {
       const std::size_t n = std::min(kRunGranularity, end - at);
-      const bool differs = !is_same && std::memcmp(now + at, last + at, n) != 0;
+      const bool differs = !is_same && !is_same_now(now + at, last + at, n);
       if (differs && !in_run) run_start = at;
       if (!differs && in_run) emit(run_start, at - run_start);
       in_run = differs;
-      if (differs) std::memcpy(last + at, now + at, n);
+      if (differs) take_now(last + at, now + at, n);
     }
   }
   if (in_run) emit(run_start, bytes - run_start);

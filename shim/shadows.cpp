@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <vector>
+
 namespace sluice::shim {
 namespace {
 
@@ -46,6 +48,8 @@ CUresult Shadows::create(void* host, std::size_t bytes, bool is_same_address) {
     std::lock_guard lock(mutex_);
     if (ranges_.contains(reinterpret_cast<std::uintptr_t>(host))) return CUDA_SUCCESS;
   }
+  ZeroMemory last(bytes);
+  if (last.data() == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::shadow_create args{};
   args.range = reserve_id();
   args.address = is_same_address ? reinterpret_cast<std::uintptr_t>(host) : 0;
@@ -67,7 +71,7 @@ CUresult Shadows::create(void* host, std::size_t bytes, bool is_same_address) {
               .bytes = bytes,
               .device = reply.device,
               .context = current_context_id(),
-              .last = std::vector<std::byte>(bytes)};
+              .last = std::move(last)};
   by_device_[range.device] = reinterpret_cast<std::uintptr_t>(host);
   ranges_.emplace(reinterpret_cast<std::uintptr_t>(host), std::move(range));
   count_ = ranges_.size();

@@ -8,6 +8,7 @@
 // mapped, or its address occurs in a kernel's parameters: other pinned memory costs nothing.
 #pragma once
 
+#include "common/zero_memory.h"
 #include "shim/addresses.h"
 #include "shim/pipeline.h"
 
@@ -18,7 +19,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <vector>
 
 namespace sluice::shim {
 
@@ -55,7 +55,7 @@ class Shadows {
     std::size_t bytes = 0;
     CUdeviceptr device = 0;
     std::uint32_t context = 0;
-    std::vector<std::byte> last;  ///< as the worker knows it
+    ZeroMemory last;  ///< as the worker knows it
   };
 
   Pipeline& pipeline_;

@@ -22,6 +22,7 @@ CUresult Shadows::allocate(Range& range, CUdeviceptr* device) {
   const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
   if (const CUresult bad = driver_.cuMemHostAlloc(&memory, range.bytes, flags)) return bad;
   range.memory = static_cast<std::byte*>(memory);
+  std::memset(memory, 0, range.bytes);  // a driver may hand out what was used before
   const CUresult result = driver_.cuMemHostGetDevicePointer_v2(device, memory, 0);
   if (result != CUDA_SUCCESS) driver_.cuMemFreeHost(memory);
   return result;
@@ -68,11 +69,11 @@ CUresult Shadows::create(std::uint64_t id, std::uint64_t address, std::uint64_t 
   Range range;
   range.context = context;
   range.bytes = bytes;
+  // The client takes both sides for zero at first, and sends what is not.
+  range.last = ZeroMemory(bytes);
+  if (range.last.data() == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult bad = address == 0 ? allocate(range, device) : place(range, address, device))
     return bad;
-  if (!is_shared || address == 0) std::memset(range.memory, 0, bytes);
-  // The client takes both sides for zero at first, and sends what is not.
-  range.last.assign(bytes, std::byte{0});
   total_bytes_ += bytes;
   ranges_.emplace(id, std::move(range));
   count_ = ranges_.size();

@@ -3,6 +3,7 @@
 // them; what the device changed is sent before anything announces that work has completed.
 #pragma once
 
+#include "common/zero_memory.h"
 #include "driver/driver_table.h"
 #include "server/worker/outbox.h"
 
@@ -14,7 +15,6 @@
 #include <map>
 #include <mutex>
 #include <span>
-#include <vector>
 
 namespace sluice::server {
 
@@ -47,8 +47,8 @@ class Shadows {
     CUcontext context = nullptr;
     std::byte* memory = nullptr;
     std::uint64_t bytes = 0;
-    std::vector<std::byte> last;  ///< as the client knows it
-    bool is_registered = false;   ///< memory of our own map, registered with the driver
+    ZeroMemory last;             ///< as the client knows it
+    bool is_registered = false;  ///< memory of our own map, registered with the driver
     bool is_own_map = false;
   };
   CUresult allocate(Range& range, CUdeviceptr* device);

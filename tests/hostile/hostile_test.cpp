@@ -2,6 +2,9 @@
 // take, answers what it can, and never crashes or hangs.
 #include "tests/hostile/peer.h"
 
+#include <unistd.h>
+
+#include <fstream>
 #include <random>
 
 namespace sluice::test {
@@ -151,6 +154,28 @@ TEST(HostilePeer, MemoryOfAnotherSessionCannotBeFreed) {
   release.dptr = reply.dptr;
   EXPECT_NE(thief.call(release)->result, CUDA_SUCCESS);
   EXPECT_EQ(owner.call(release)->result, CUDA_SUCCESS);
+}
+
+std::uint64_t resident_bytes() {
+  std::uint64_t whole = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> whole >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(HostilePeer, ALargeSharedRangeTakesNoMemoryBeforeItIsUsed) {
+  Peer peer;
+  ASSERT_EQ(peer.create_context(kContext), CUDA_SUCCESS);
+  const std::uint64_t before = resident_bytes();
+  wire::shadow_create create{};
+  create.range = 5;
+  create.address = 0x4800'0000'0000;
+  create.bytes = std::uint64_t{8} << 30;
+  const auto reply = peer.call(create);
+  ASSERT_TRUE(reply);
+#ifndef __SANITIZE_THREAD__  // which has a use of its own for that address
+  EXPECT_EQ(reply->result, CUDA_SUCCESS);
+#endif
+  EXPECT_LT(resident_bytes(), before + (std::uint64_t{1} << 30));
 }
 
 TEST(HostilePeer, APayloadAtTheLimitIsTakenAndOneBeyondEndsTheSession) {
