@@ -16,13 +16,34 @@
 #include <cerrno>
 #include <functional>
 #include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 namespace sluice::server::control {
 namespace {
 
+/// On its way from the broker's thread to ours. It has a lock of its own and KJ only says that it
+/// is there: ThreadSanitizer does not see how KJ, which is not instrumented, orders threads.
 template <class Value>
-using Fulfiller = kj::Own<kj::CrossThreadPromiseFulfiller<Value>>;
+class Answer {
+ public:
+  void set(Value value) {
+    const std::lock_guard lock(mutex_);
+    value_ = std::move(value);
+  }
+  Value take() {
+    const std::lock_guard lock(mutex_);
+    return std::move(*value_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Value> value_;
+};
+
+using Arrival = kj::Own<kj::CrossThreadPromiseFulfiller<void>>;
 
 /// One method per method of control.capnp: ask the broker, write down what it said.
 class ControlServer final : public capnp_control::Control::Server {
@@ -94,13 +115,15 @@ class ControlServer final : public capnp_control::Control::Server {
   /// Runs `question` in the broker's thread. If that one is over, the promise is broken.
   template <class Value>
   kj::Promise<Value> ask(std::function<Value(Administration&)> question) {
-    auto pair = kj::newPromiseAndCrossThreadFulfiller<Value>();
+    auto pair = kj::newPromiseAndCrossThreadFulfiller<void>();
+    const auto answer = std::make_shared<Answer<Value>>();
     // Shared because std::function wants copies; the last one is the broker's.
-    auto fulfiller = std::make_shared<Fulfiller<Value>>(kj::mv(pair.fulfiller));
-    post_([this, fulfiller, question = std::move(question)] {
-      (*fulfiller)->fulfill(question(administration_));
+    const auto arrival = std::make_shared<Arrival>(kj::mv(pair.fulfiller));
+    post_([this, answer, arrival, question = std::move(question)] {
+      answer->set(question(administration_));
+      (*arrival)->fulfill();
     });
-    return kj::mv(pair.promise);
+    return pair.promise.then([answer] { return answer->take(); });
   }
 
   template <class Context>

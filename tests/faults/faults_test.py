@@ -28,14 +28,16 @@ def wait_until(condition, seconds):
 
 
 def children_of(pid):
+    """Processes that pid has started and not yet waited for."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                stat = open(f"/proc/{entry}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()
+                with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
+                    stat = file.read().rsplit(")", 1)[1].split()
             except OSError:
                 continue
-            if int(stat[1]) == pid and stat[0] != "Z":
+            if int(stat[1]) == pid:  # a zombie too: its parent has not noticed its end
                 found.append(int(entry))
     return set(found)
 

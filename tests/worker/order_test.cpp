@@ -189,8 +189,8 @@ TEST_F(WorkerOrder, MakesOtherStreamsWaitForAnOrderedUploadAndForNothingElse) {
   settle();
   EXPECT_EQ(1u, driver_.count("wait_event")) << "another one, once";
   driver_.finish_all();
-  ask_context_wait();
-  settle();
+  const std::uint64_t wait = ask_context_wait();
+  await([&](const Received& r) { return r.is_reply_to(wait); });
   memset(0);
   settle();
   EXPECT_EQ(1u, driver_.count("wait_event")) << "the upload is complete";
