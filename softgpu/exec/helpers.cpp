@@ -10,8 +10,12 @@
 #include <cstring>
 #include <string>
 
-#pragma GCC optimize( \
-    "rounding-math")  // the compiler must not fold or move arithmetic across fesetround
+// The compiler must not fold or move arithmetic across fesetround.
+#ifdef __clang__
+#pragma STDC FENV_ACCESS ON
+#else
+#pragma GCC optimize("rounding-math")
+#endif
 
 namespace sluice::softgpu {
 namespace {

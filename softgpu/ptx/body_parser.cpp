@@ -52,7 +52,7 @@ class BodyParser : private ParserBase {
     } else if (token.text == ".loc" || token.text == ".file") {
       skip_line(token.line);
     } else if (token.text == ".pragma") {
-      while (!failed() && !accept(";")) lexer_.take();
+      skip_statement();
     } else if (!accept(";")) {
       label_or_instruction();
     }
@@ -170,9 +170,9 @@ class BodyParser : private ParserBase {
         do s.targets.emplace_back(lexer_.take().text);
         while (!failed() && accept(","));
         expect(";");
-      } else if (lexer_.is(".callprototype") || lexer_.is(".calltargets"))
-        while (!failed() && !accept(";"))
-          lexer_.take();  // an instruction that uses it is unsupported where it stands
+      } else if (lexer_.is(".callprototype") || lexer_.is(".calltargets")) {
+        skip_statement();  // an instruction that uses it is unsupported where it stands
+      }
       body_.statements.push_back(std::move(s));
       return;
     }

@@ -61,7 +61,7 @@ class ModuleParser : private ParserBase {
     } else if (word == ".file" || word == ".loc" || word == ".alias") {
       skip_line(token.line);
     } else if (word == ".pragma") {
-      while (!failed() && !accept(";")) lexer_.take();
+      skip_statement();
     } else if (word == ".section") {
       while (lexer_.peek().kind != Token::Kind::kEnd && !lexer_.is("{")) lexer_.take();
       skip_braces();

@@ -38,6 +38,14 @@ class ParserBase {
       lexer_.take();
   }
 
+  /// To the next ";", wherever it is.
+  void skip_statement() {
+    while (!failed() && !accept(";")) {
+      if (lexer_.peek().kind == Token::Kind::kEnd) return error("\";\" is missing");
+      lexer_.take();
+    }
+  }
+
   /// From "{" to its "}".
   void skip_braces() {
     int depth = 0;

@@ -28,6 +28,7 @@ TEST(Load, NamesTheLineOfASyntaxError) {
   expect_invalid(entry(".reg .q32 %r;"), ".q32");
   expect_invalid(kHeader + ".visible .entry k() { ret;", "}");
   expect_invalid(kHeader + "nonsense", "nonsense");
+  expect_invalid(kHeader + ".pragma \"nounroll\"", "\";\" is missing");
 }
 
 TEST(Load, RefusesTextThatIsNoPtx) {
@@ -43,7 +44,7 @@ TEST(Load, RefusesTextThatIsNoPtx) {
 TEST(Load, SurvivesEveryTruncation) {
   const std::string text = entry(
       ".reg .b32 %r<4>; .reg .pred %p; @%p mov.b32 %r1, {%h1, %h2}; L: bra L; call (r), f, (a);",
-      ".global .align 4 .b32 g[2] = {1, 0f3F800000};");
+      ".pragma \"nounroll\"; .global .align 4 .b32 g[2] = {1, 0f3F800000};");
   for (std::size_t size = 0; size < text.size(); ++size)
     static_cast<void>(Program::load(text.substr(0, size)));
   for (std::size_t at = 0; at < text.size(); ++at) {
