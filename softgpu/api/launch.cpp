@@ -27,6 +27,8 @@ CUresult to_result(LaunchOutcome outcome) {
       return CUDA_ERROR_ILLEGAL_ADDRESS;
     case LaunchOutcome::kMisalignedAddress:
       return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case LaunchOutcome::kInvalidPc:
+      return CUDA_ERROR_INVALID_PC;
     case LaunchOutcome::kTrap:
       return CUDA_ERROR_LAUNCH_FAILED;
     case LaunchOutcome::kAssert:

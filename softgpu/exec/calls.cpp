@@ -30,6 +30,13 @@ void misaligned(std::uint64_t address, std::uint32_t bytes) {
   leave_kernel(LaunchOutcome::kMisalignedAddress, text);
 }
 
+void no_function(std::uint64_t address) {
+  char text[80];
+  std::snprintf(text, sizeof text, "call of 0x%llx, where no function of the call's parameters is",
+                static_cast<unsigned long long>(address));
+  leave_kernel(LaunchOutcome::kInvalidPc, text);
+}
+
 void assertfail(const BlockContext* context, std::uint32_t x, std::uint32_t y, std::uint32_t z,
                 const char* message, const char* file, std::uint32_t line, const char* function) {
   char text[512];
@@ -78,6 +85,7 @@ void* address(F* function) {
 const Helper kHelpers[] = {
     {"softgpu_trap", address(&trap)},
     {"softgpu_misaligned", address(&misaligned)},
+    {"softgpu_no_function", address(&no_function)},
     {"softgpu_assertfail", address(&assertfail)},
     {"softgpu_vprintf", address(&print)},
     {"softgpu_malloc", address(&allocate)},

@@ -1,5 +1,6 @@
 #include "softgpu/exec/program.h"
 
+#include "common/log.h"
 #include "softgpu/exec/pool.h"
 #include "softgpu/jit/jit.h"
 #include "softgpu/lower/lower.h"
@@ -7,6 +8,8 @@
 
 #include <llvm/IR/LLVMContext.h>
 
+#include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -29,8 +32,17 @@ LoadError to_load_error(const ptx::ParseError& error) {
       return {LoadFailure::kUnsupportedVersion, error.text()};
     case ptx::ParseError::Kind::kUnresolved:
       return {LoadFailure::kUnresolvedSymbol, error.text()};
+    case ptx::ParseError::Kind::kUnsupported:
+      break;  // of one function, not of a module
   }
   return {LoadFailure::kInvalidPtx, error.text()};
+}
+
+/// Where the pointers to a program's functions count from: no memory can lie there, so reading one
+/// is a fault, and no other program's pointers are near, so calling one of those is noticed.
+std::uint64_t next_functions_address() {
+  static std::atomic<std::uint64_t> count{0};
+  return 0x00F0'0000'0000'0000u + (count.fetch_add(1) << 28);
 }
 
 class PtxProgram final : public Program {
@@ -40,13 +52,13 @@ class PtxProgram final : public Program {
       if (module_.functions[f].is_entry && module_.functions[f].has_body) add_kernel(f);
     for (const ptx::Variable& v : module_.variables) {
       if (v.space != ptx::Space::kGlobal && v.space != ptx::Space::kConst) continue;
-      GlobalVariable g{
-          v.name, v.size_bytes, v.align_bytes, v.space == ptx::Space::kConst, v.is_visible, v.init,
-          {}};
-      for (const auto& r : v.relocations)
-        g.relocations.push_back({r.offset_bytes, r.symbol, r.addend});
-      globals_.push_back(std::move(g));
+      if (v.unsupported.empty())
+        globals_.push_back(global(v));
+      else  // nobody finds it, rather than finding it with a wrong value
+        SLUICE_LOG_WARN("softgpu", "variable {}: {}, which softgpu does not support yet", v.name,
+                        v.unsupported);
     }
+    addresses_[lower::kFunctionsSymbol] = reinterpret_cast<void*>(functions_address_);
   }
 
   [[nodiscard]] const std::vector<KernelInfo>& kernels() const override { return infos_; }
@@ -73,6 +85,22 @@ class PtxProgram final : public Program {
   }
 
  private:
+  [[nodiscard]] GlobalVariable global(const ptx::Variable& v) const {
+    GlobalVariable out{
+        v.name, v.size_bytes, v.align_bytes, v.space == ptx::Space::kConst, v.is_visible, v.init,
+        {}};
+    for (const auto& r : v.relocations) {
+      const auto function = module_.function_index.find(r.symbol);
+      if (function == module_.function_index.end()) {
+        out.relocations.push_back({r.offset_bytes, r.symbol, r.addend});
+        continue;
+      }
+      const std::uint64_t pointer = functions_address_ + ptx::function_offset(function->second);
+      std::memcpy(out.init.data() + r.offset_bytes, &pointer, sizeof pointer);
+    }
+    return out;
+  }
+
   void add_kernel(std::size_t function) {
     const ptx::Function& f = module_.functions[function];
     KernelInfo info;
@@ -114,6 +142,7 @@ class PtxProgram final : public Program {
   }
 
   ptx::Module module_;
+  const std::uint64_t functions_address_ = next_functions_address();
   std::vector<KernelInfo> infos_;
   std::vector<GlobalVariable> globals_;
   std::vector<std::unique_ptr<Kernel>> kernels_;

@@ -72,6 +72,7 @@ enum class LaunchOutcome {
   kOk,
   kIllegalAddress,
   kMisalignedAddress,
+  kInvalidPc,  ///< a call of an address where no function is
   kTrap,
   kAssert,
   kCancelled,

@@ -3,6 +3,7 @@
 
 #include "softgpu/exec/context.h"
 #include "softgpu/lower/lower.h"
+#include "softgpu/lower/reach.h"
 
 #include <llvm/IR/IRBuilder.h>
 
@@ -41,7 +42,7 @@ class FunctionLowering {
   using Operand = ptx::Operand;
   using Type = ptx::Type;
 
-  // function.cpp: set-up, registers, operands, control flow
+  // function.cpp: set-up, registers, statements, jumps
   void declare_registers();
   void declare_variables();
   void statement(const ptx::Statement& s);
@@ -49,26 +50,35 @@ class FunctionLowering {
   bool is_lowered(const Instruction& i);
   bool control(const Instruction& i);
   bool branch_by_index(const Instruction& i);
+  llvm::BasicBlock* block(const std::string& label);
+  void unsupported(const Instruction& i, const std::string& why = {});
+  llvm::FunctionCallee helper(const std::string& name, llvm::Type* result,
+                              std::vector<llvm::Type*> args);
+  Value* call_helper(const std::string& name, llvm::Type* result, std::vector<Value*> args);
+
+  // call.cpp
   void call(const Instruction& i);
+  void call_through_pointer(Value* pointer, const std::vector<Value*>& values,
+                            const Signature& signature);
   void call_builtin(const Instruction& i, const std::string& name, const Operand* results,
                     const Operand* args);
   bool builtin_arguments(const Operand* args, std::vector<unsigned> bits, std::vector<Value*>* out);
   Value* parameter_address(const Operand& o);
-  llvm::BasicBlock* block(const std::string& label);
-  void unsupported(const Instruction& i, const std::string& why = {});
+
+  // special.cpp: special registers
   Value* special(const Instruction& i, const std::string& name);
   Value* context_u32(std::size_t offset_bytes);
   Value* context_pointer(std::size_t offset_bytes);
+
+  // operand.cpp
   Value* get(const Instruction& i, const Operand& o, Type type);
   Value* get_bits(const Instruction& i, const Operand& o, unsigned bits);
   Value* get_predicate(const Instruction& i, const Operand& o);
   void set(const Instruction& i, const Operand& o, Value* value, Type type);
   Value* symbol_address(const Instruction& i, const std::string& symbol);
+  Value* functions_address();
   llvm::Type* llvm_type(Type type);
   std::optional<Type> last_type(const Instruction& i, std::size_t from_end = 0);
-  llvm::FunctionCallee helper(const std::string& name, llvm::Type* result,
-                              std::vector<llvm::Type*> args);
-  Value* call_helper(const std::string& name, llvm::Type* result, std::vector<Value*> args);
 
   // arithmetic.cpp
   bool arithmetic(const Instruction& i);

@@ -1,14 +1,13 @@
 // A kernel, the functions it calls, and the loop over the threads of a block.
 #include "softgpu/exec/context.h"
 #include "softgpu/lower/function.h"
+#include "softgpu/lower/reach.h"
 #include "softgpu/lower/suspend.h"
-#include "softgpu/ptx/parser.h"
 
 #include <llvm/IR/Verifier.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <cstdlib>
-#include <set>
 
 namespace sluice::softgpu::lower {
 
@@ -17,35 +16,6 @@ std::string symbol_of(const std::string& variable) {
 }
 
 namespace {
-
-struct Parsed {
-  const ptx::Function* function;
-  ptx::Body body;
-};
-
-/// The kernel and every function that it can reach.
-std::vector<Parsed> reachable(const ptx::Module& module, const ptx::Function& kernel) {
-  std::vector<Parsed> out;
-  std::set<std::string> seen = {kernel.name};
-  std::vector<const ptx::Function*> waiting = {&kernel};
-  while (!waiting.empty()) {
-    Parsed parsed{waiting.back(), {}};
-    waiting.pop_back();
-    ptx::parse_body(module, *parsed.function,
-                    &parsed.body);  // was checked when the module was loaded
-    for (const ptx::Statement& s : parsed.body.statements) {
-      if (s.is_label || s.instruction.opcode != "call") continue;
-      for (const ptx::Operand& o : s.instruction.operands) {
-        const auto found = module.function_index.find(o.symbol);
-        if (o.kind != ptx::Operand::Kind::kSymbol || found == module.function_index.end()) continue;
-        const ptx::Function& callee = module.functions[found->second];
-        if (callee.has_body && seen.insert(callee.name).second) waiting.push_back(&callee);
-      }
-    }
-    out.push_back(std::move(parsed));
-  }
-  return out;
-}
 
 std::uint32_t align_up(std::uint32_t value, std::size_t align) {
   const auto a = static_cast<std::uint32_t>(align);
@@ -149,6 +119,10 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& ptx_module, const ptx::Fun
   place_module_shared(state);
   std::vector<Parsed> functions = reachable(ptx_module, kernel);
   for (const Parsed& parsed : functions) {
+    if (!parsed.function->unsupported.empty())
+      return fail(ErrorCode::kUnsupported,
+                  "kernel " + kernel.name + ": function " + parsed.function->name + ", " +
+                      parsed.function->unsupported + ", which softgpu does not support yet");
     for (const ptx::Variable& v :
          parsed.body.variables) {  // before any body, so that the extern arrays have their place
       if (v.space != ptx::Space::kShared) continue;

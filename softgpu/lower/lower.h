@@ -28,6 +28,9 @@ Result<LoweredKernel> lower_kernel(const ptx::Module& module, const ptx::Functio
 /// Name that a module variable has as an external symbol.
 std::string symbol_of(const std::string& variable);
 
+/// The external symbol from which pointers to functions are counted (ptx::function_offset).
+constexpr char kFunctionsSymbol[] = "functions";
+
 /// Static shared memory of a kernel and the functions it may call, and its .local bytes, without
 /// lowering.
 struct Footprint {

@@ -9,6 +9,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 #include <llvm/Transforms/Utils/Cloning.h>
+#include <llvm/Transforms/Utils/Local.h>
 
 #include <set>
 
@@ -22,15 +23,23 @@ using llvm::Instruction;
 using llvm::Value;
 
 constexpr char kMarker[] = "softgpu.suspend";
+constexpr char kExitMarker[] = "softgpu.exit";
 /// Rounds of a spinning loop before other threads run.
 constexpr std::uint32_t kSpinRounds = 64;
 /// Instructions of a kernel after all that suspends was brought into it.
 constexpr std::size_t kInlinedMax = 2'000'000;
 
-CallInst* marker_call(Instruction& i) {
+CallInst* call_of(Instruction& i, const char* name) {
   auto* call = llvm::dyn_cast<CallInst>(&i);
   const Function* callee = call != nullptr ? call->getCalledFunction() : nullptr;
-  return callee != nullptr && callee->getName() == kMarker ? call : nullptr;
+  return callee != nullptr && callee->getName() == name ? call : nullptr;
+}
+
+std::vector<CallInst*> calls_of(Function* f, const char* name) {
+  std::vector<CallInst*> out;
+  for (Instruction& i : llvm::instructions(f))
+    if (CallInst* call = call_of(i, name)) out.push_back(call);
+  return out;
 }
 
 /// Can this read what another thread writes meanwhile, and does anybody look at it?
@@ -66,11 +75,13 @@ void insert_yield(BasicBlock* latch, BasicBlock* header, llvm::AllocaInst* round
   b.CreateCall(suspend_marker(*f->getParent()));
 }
 
-/// Functions with a place to suspend, directly or through what they call.
+/// Functions with a place to suspend or to end, directly or through what they call.
 std::set<Function*> suspending_functions(llvm::Module& module) {
   std::set<Function*> out;
-  std::vector<Function*> waiting = {module.getFunction(kMarker)};
-  while (!waiting.empty() && waiting.back() != nullptr) {
+  std::vector<Function*> waiting;
+  for (const char* marker : {kMarker, kExitMarker})
+    if (Function* f = module.getFunction(marker)) waiting.push_back(f);
+  while (!waiting.empty()) {
     Function* callee = waiting.back();
     waiting.pop_back();
     for (llvm::User* user : callee->users())
@@ -105,7 +116,8 @@ std::string inline_what_suspends(Function* thread, const std::set<Function*>& su
   std::set<Function*> on_path;
   std::set<Function*> finished;
   if (is_recursive(thread, suspending, &on_path, &finished))
-    return "a recursive function waits for other threads, which softgpu does not support";
+    return "a function that may call itself, perhaps through a pointer, waits for other threads or "
+           "ends its thread, which softgpu does not support";
   while (CallInst* call = call_to_inline(thread, suspending)) {
     llvm::InlineFunctionInfo info;
     if (!llvm::InlineFunction(*call, info).isSuccess())
@@ -128,12 +140,10 @@ class Coroutine {
     end_ = BasicBlock::Create(context_, "suspend", f_);
     cleanup_ = BasicBlock::Create(context_, "cleanup", f_);
     BasicBlock* finish = BasicBlock::Create(context_, "finish", f_);
-    std::vector<CallInst*> markers;
+    const std::vector<CallInst*> markers = calls_of(f_, kMarker);
     std::vector<llvm::ReturnInst*> returns;
-    for (Instruction& i : llvm::instructions(f_)) {
-      if (CallInst* call = marker_call(i)) markers.push_back(call);
+    for (Instruction& i : llvm::instructions(f_))
       if (auto* ret = llvm::dyn_cast<llvm::ReturnInst>(&i)) returns.push_back(ret);
-    }
     for (llvm::ReturnInst* ret : returns) {
       llvm::BranchInst::Create(finish, ret->getParent());
       ret->eraseFromParent();
@@ -215,6 +225,10 @@ llvm::FunctionCallee suspend_marker(llvm::Module& module) {
   return module.getOrInsertFunction(kMarker, llvm::Type::getVoidTy(module.getContext()));
 }
 
+llvm::FunctionCallee exit_marker(llvm::Module& module) {
+  return module.getOrInsertFunction(kExitMarker, llvm::Type::getVoidTy(module.getContext()));
+}
+
 llvm::Value* record_of_thread(llvm::IRBuilder<>& b, llvm::Function* f) {
   const auto u32_of_context = [&](std::size_t offset_bytes) {
     return b.CreateLoad(b.getInt32Ty(),
@@ -252,10 +266,19 @@ void let_spinning_loops_yield(Function& function) {
 std::string make_coroutine(Function* thread, const std::string& name, bool* out) {
   llvm::Module& module = *thread->getParent();
   const std::set<Function*> suspending = suspending_functions(module);
-  *out = suspending.contains(thread);
-  if (!*out) return {};
+  *out = false;
+  if (!suspending.contains(thread)) return {};
   if (std::string problem = inline_what_suspends(thread, suspending); !problem.empty())
     return problem;
+  for (CallInst* end : calls_of(thread, kExitMarker)) {
+    BasicBlock* block = end->getParent();
+    llvm::changeToUnreachable(end);  // with all that stands behind it
+    Instruction* unreachable = block->getTerminator();
+    llvm::ReturnInst::Create(module.getContext(), nullptr, unreachable->getIterator());
+    unreachable->eraseFromParent();
+  }
+  *out = !calls_of(thread, kMarker).empty();
+  if (!*out) return {};
   llvm::LLVMContext& context = module.getContext();
   auto* type = llvm::FunctionType::get(llvm::PointerType::getUnqual(context),
                                        thread->getFunctionType()->params(), false);

@@ -12,12 +12,16 @@ namespace sluice::softgpu::lower {
 /// The function whose calls are the places where a thread suspends.
 llvm::FunctionCallee suspend_marker(llvm::Module& module);
 
+/// The function whose calls, in device functions, are the places where a thread ends.
+llvm::FunctionCallee exit_marker(llvm::Module& module);
+
 /// Loops that read memory which another thread may be about to write get a place where, now and
 /// then, the others run.
 void let_spinning_loops_yield(llvm::Function& function);
 
-/// Makes `thread` (void, of context and index) a coroutine `name` (ptr of the same, see
-/// ThreadFunction) if it can suspend: *out is then true. The error is empty on success.
+/// Brings all places into `thread` (void, of context and index), and if it can suspend makes it a
+/// coroutine `name` (ptr of the same, see ThreadFunction): *out is then true. The error is empty on
+/// success.
 std::string make_coroutine(llvm::Function* thread, const std::string& name, bool* out);
 
 }  // namespace sluice::softgpu::lower

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct Variable {
     std::int64_t addend = 0;
   };
   std::vector<Relocation> relocations;
+  std::string unsupported;  ///< why kernels that use it cannot run: ".texref variables"
 };
 
 struct Operand {
@@ -91,7 +93,14 @@ struct Function {
   std::uint32_t max_threads = 1024;
   int line = 0;
   std::size_t body_begin = 0, body_end = 0;  ///< bytes of the text between the braces
+  std::string unsupported;  ///< why kernels that reach it cannot run: "line 7: cluster launches"
 };
+
+/// A pointer to the function of this number (Module::functions) holds the address of the module's
+/// functions, which the program chooses, and this.
+constexpr std::uint64_t function_offset(std::size_t number) {
+  return 16 * (number + 1);
+}
 
 struct Body {
   std::vector<std::uint16_t> register_bits;  ///< width by register number; 1 = predicate
@@ -107,6 +116,7 @@ struct Module {
   std::vector<Variable> variables;
   std::vector<Function> functions;
   std::map<std::string, std::size_t> function_index, variable_index;
+  std::set<std::size_t> pointed_to;  ///< functions whose address code or a variable takes
 };
 
 }  // namespace sluice::softgpu::ptx

@@ -86,8 +86,7 @@ class BodyParser : private ParserBase {
   void registers() {
     Type type;
     const Token word = lexer_.take();
-    if (word.text == ".v2" || word.text == ".v4")
-      return error_at(word, "vector registers are not supported");
+    if (word.text == ".v2" || word.text == ".v4") return unsupported_at(word, "vector registers");
     if (!word.text.starts_with(".") || !parse_type(std::string(word.text.substr(1)), &type))
       return error_at(word, "expected a register type, found \"" + std::string(word.text) + "\"");
     do {
@@ -110,8 +109,10 @@ class BodyParser : private ParserBase {
 
   void variables(Space space) {
     do {
+      const Token first = lexer_.peek();
       Variable v = declare(space);
       if (failed()) return;
+      if (!v.unsupported.empty()) return unsupported_at(first, v.unsupported);
       const std::string unique = v.name + "#" + std::to_string(body_.variables.size());
       scopes_.back().variables[v.name] = unique;
       v.name = unique;

@@ -1,7 +1,7 @@
 // Module scope: directives, variables with initialisers, signatures.
 #include "softgpu/ptx/parser.h"
 
-#include "softgpu/ptx/parser_base.h"
+#include "softgpu/ptx/initialiser.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -37,10 +37,10 @@ bool parse_type(const std::string& word, Type* out) {
 
 namespace {
 
-class ModuleParser : private ParserBase {
+class ModuleParser : private InitialiserParser {
  public:
   explicit ModuleParser(Module* module)
-      : ParserBase(module->text, 0, module->text.size(), 1), module_(*module) {}
+      : InitialiserParser(module->text, 0, module->text.size(), 1), module_(*module) {}
 
   std::optional<ParseError> run() {
     while (!failed() && lexer_.peek().kind != Token::Kind::kEnd) directive();
@@ -58,8 +58,10 @@ class ModuleParser : private ParserBase {
     if (module_.version == 0) return error_at(token, "expected .version, found \"" + word + "\"");
     if (word == ".address_size") {
       if (take_integer() != 64) error("only .address_size 64 is supported");
-    } else if (word == ".file" || word == ".loc" || word == ".alias") {
+    } else if (word == ".file" || word == ".loc") {
       skip_line(token.line);
+    } else if (word == ".alias") {
+      alias();
     } else if (word == ".pragma") {
       skip_statement();
     } else if (word == ".section") {
@@ -73,6 +75,9 @@ class ModuleParser : private ParserBase {
       function(word == ".entry", token.line);
     } else if (word == ".global" || word == ".const" || word == ".shared" || word == ".local") {
       variable(space_of(word));
+    } else if (word == ".tex") {  // of the time before .texref
+      variable(Space::kGlobal);
+      if (!failed()) module_.variables.back().unsupported = ".tex variables";
     } else if (word != ";") {
       error_at(token, "unexpected \"" + word + "\" at module scope");
     }
@@ -117,54 +122,6 @@ class ModuleParser : private ParserBase {
     expect(";");
   }
 
-  void initialiser(Variable* v) {
-    v->init.assign(v->size_bytes, std::byte{0});
-    std::size_t at = 0;
-    init_value(v, &at);
-  }
-
-  void init_value(Variable* v, std::size_t* at) {
-    if (accept("{")) {
-      while (!failed() && !accept("}")) {
-        init_value(v, at);
-        accept(",");
-      }
-      return;
-    }
-    const std::size_t width = v->type.bytes();
-    if (*at + width > v->init.size()) return error("too many initialisers for " + v->name);
-    const Token token = lexer_.peek();
-    if (token.kind == Token::Kind::kWord) {
-      init_address(v, *at);
-    } else {
-      const Operand value = literal();
-      std::int64_t bits = value.integer;
-      if (value.kind == Operand::Kind::kFloat && value.float_bits == 64 && width == 4) {
-        double d;
-        std::memcpy(&d, &bits, 8);
-        const float f = static_cast<float>(d);
-        bits = 0;
-        std::memcpy(&bits, &f, 4);
-      }
-      std::memcpy(v->init.data() + *at, &bits, std::min<std::size_t>(width, 8));
-    }
-    *at += width;
-  }
-
-  /// name, name+4, generic(name), generic(name)+8, mask(…) is not supported
-  void init_address(Variable* v, std::size_t at) {
-    std::string name(lexer_.take().text);
-    if (name == "generic") {
-      expect("(");
-      name = lexer_.take().text;
-      expect(")");
-    }
-    Variable::Relocation relocation{at, name, 0};
-    if (accept("+")) relocation.addend = take_integer();
-    if (v->type.bytes() != 8) return error("an address needs a 64-bit variable");
-    v->relocations.push_back(relocation);
-  }
-
   void function(bool is_entry, int line) {
     Function f;
     f.is_entry = is_entry;
@@ -172,6 +129,8 @@ class ModuleParser : private ParserBase {
     if (!is_entry && lexer_.is("(")) f.returns = parameter_list();
     f.name = lexer_.take().text;
     if (lexer_.is("(")) f.params = parameter_list();
+    for (const auto* list : {&f.returns, &f.params})
+      for (const Variable& v : *list) needs(&f, line, v.unsupported);
     while (!failed() && !lexer_.is("{") && !lexer_.is(";")) function_directive(&f);
     if (failed()) return;
     if (accept(";")) {
@@ -193,17 +152,49 @@ class ModuleParser : private ParserBase {
   }
 
   void function_directive(Function* f) {
+    static constexpr std::string_view kHints[] = {
+        ".minnctapersm", ".maxnctapersm", ".maxnreg",      ".maxclusterrank",
+        ".noreturn",     ".attribute",    ".abi_preserve", ".abi_preserve_control"};
     const Token token = lexer_.take();
-    if (token.text == ".maxntid" || token.text == ".reqntid") {
-      std::uint64_t threads = static_cast<std::uint64_t>(take_integer());
-      while (accept(",")) threads *= static_cast<std::uint64_t>(take_integer());
-      f->max_threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, 1024));
-    } else if (token.text == ".pragma") {
+    if (token.kind == Token::Kind::kEnd) return error("unexpected end of the text");
+    if (token.text == ".pragma") {
       lexer_.take();
-      expect(";");
-    } else if (token.kind == Token::Kind::kEnd) {
-      error("unexpected end of the text");
-    }  // .minnctapersm 1, .maxnreg 32, .noreturn …: hints
+      return expect(";");
+    }
+    if (!token.text.starts_with("."))
+      return error_at(token, "unexpected \"" + std::string(token.text) + "\"");
+    if (lexer_.is("(")) skip_parentheses();
+    std::uint64_t product = 1;
+    while (!failed() && lexer_.peek().kind == Token::Kind::kNumber) {
+      product *= static_cast<std::uint64_t>(take_integer());
+      accept(",");
+    }
+    if (token.text == ".maxntid" || token.text == ".reqntid")
+      f->max_threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(product, 1024));
+    else if (token.text == ".reqnctapercluster")
+      needs(f, token.line, product == 1 ? "" : "clusters of blocks");
+    else if (token.text != ".explicitcluster" &&
+             std::ranges::find(kHints, token.text) == std::end(kHints))
+      needs(f, token.line, "the attribute " + std::string(token.text));
+  }
+
+  static void needs(Function* f, int line, const std::string& what) {
+    if (f->unsupported.empty() && !what.empty())
+      f->unsupported = "line " + std::to_string(line) + ": " + what;
+  }
+
+  /// .alias name, function;
+  void alias() {
+    const std::string name(lexer_.take().text);
+    expect(",");
+    const Token function = lexer_.take();
+    const auto found = module_.function_index.find(std::string(function.text));
+    if (found == module_.function_index.end())
+      return error_at(function,
+                      "alias of the unknown function \"" + std::string(function.text) + "\"");
+    const std::size_t number = found->second;
+    module_.function_index[name] = number;
+    expect(";");
   }
 
   std::vector<Variable> parameter_list() {
@@ -226,15 +217,49 @@ class ModuleParser : private ParserBase {
   bool is_visible_ = false, is_extern_ = false;
 };
 
+/// Functions that are not called but named: their address is taken.
+void note_pointers(Module* module, const Body& body) {
+  for (const Statement& s : body.statements) {
+    if (s.is_label || s.instruction.opcode == "call") continue;
+    for (const Operand& o : s.instruction.operands) {
+      const auto found = module->function_index.find(o.symbol);
+      if (o.kind == Operand::Kind::kSymbol && found != module->function_index.end())
+        module->pointed_to.insert(found->second);
+    }
+  }
+}
+
+/// What a variable points to can be used by whoever can use the variable.
+void spread_unsupported(Module* module) {
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    for (Variable& v : module->variables)
+      for (const Variable::Relocation& r : v.relocations) {
+        const auto found = module->variable_index.find(r.symbol);
+        if (found == module->variable_index.end() || !v.unsupported.empty()) continue;
+        v.unsupported = module->variables[found->second].unsupported;
+        is_changed = is_changed || !v.unsupported.empty();
+      }
+  }
+}
+
 }  // namespace
 
 std::optional<ParseError> parse_module(std::string text, Module* out) {
   out->text = std::move(text);
   if (auto error = ModuleParser(out).run()) return error;
-  for (const Function& f : out->functions) {
+  spread_unsupported(out);
+  for (const Variable& v : out->variables)
+    for (const Variable::Relocation& r : v.relocations)
+      if (const auto found = out->function_index.find(r.symbol); found != out->function_index.end())
+        out->pointed_to.insert(found->second);
+  for (Function& f : out->functions) {
     if (!f.has_body) continue;
     Body body;
-    if (auto error = parse_body(*out, f, &body)) return error;
+    const auto error = parse_body(*out, f, &body);
+    if (error && error->kind != ParseError::Kind::kUnsupported) return error;
+    if (error && f.unsupported.empty()) f.unsupported = error->text();
+    note_pointers(out, body);
   }
   return std::nullopt;
 }

@@ -9,7 +9,8 @@
 namespace sluice::softgpu::ptx {
 
 struct ParseError {
-  enum class Kind { kSyntax, kVersion, kUnresolved } kind = Kind::kSyntax;
+  /// kUnsupported is about one function (of parse_body), never about the module.
+  enum class Kind { kSyntax, kVersion, kUnresolved, kUnsupported } kind = Kind::kSyntax;
   int line = 0;
   std::string message;
   [[nodiscard]] std::string text() const;  ///< "line 8: ..."

@@ -21,6 +21,12 @@ class ParserBase {
   }
   void error(std::string message) { error_at(lexer_.peek(), std::move(message)); }
 
+  /// The text is right, but nothing here can run it.
+  void unsupported_at(const Token& token, std::string message) {
+    if (!error_)
+      error_ = ParseError{ParseError::Kind::kUnsupported, token.line, std::move(message)};
+  }
+
   bool accept(std::string_view text) {
     if (!lexer_.is(text)) return false;
     last_closing_ = lexer_.peek().offset;
@@ -128,7 +134,11 @@ class ParserBase {
         vector = 4;
       else if (word.starts_with(".") && parse_type(word.substr(1), &v.type))
         break;
-      else if (word.starts_with(".attribute"))
+      else if (word == ".texref" || word == ".surfref" || word == ".samplerref") {
+        v.type = {'b', 64};
+        v.unsupported = word + " variables";
+        break;
+      } else if (word.starts_with(".attribute"))
         skip_parentheses();
       else if (word.starts_with("."))
         error_at(token, "unknown type \"" + word + "\"");

@@ -89,6 +89,58 @@ TEST(Load, LeavesWhatIsNotLoweredToTheLaunch) {
   EXPECT_EQ(refusal("mov.u32 %r0, 1;"), "");
 }
 
+/// Text at module scope that softgpu cannot run beside a kernel `good` that does without; `k` needs
+/// it, by `use` in its body or by `directive` before it.
+struct Unsupported {
+  std::string before, directive, use, why;
+};
+
+TEST(Load, RefusesOnlyTheKernelsThatNeedWhatIsUnsupported) {
+  const std::vector<Unsupported> cases = {
+      {".global .texref t;", "", "mov.u64 %d, t;", ".texref variables"},
+      {".global .samplerref s;", "", "mov.u64 %d, s;", ".samplerref variables"},
+      {".global .align 8 .surfref s;\n.global .align 8 .u64 p[2] = {0, s};", "",
+       "ld.global.u64 %d, [p];", ".surfref variables"},
+      {".global .u32 v;\n.global .align 4 .u32 low[2] = {1, v};", "", "ld.global.u32 %r0, [low];",
+       "a part of an address"},
+      {".global .u32 v;\n.global .u8 odd[2] = {0xFF(v), 0xFF00(v)};", "",
+       "ld.global.u8 %r0, [odd];", "a part of an address"},
+      {"", ".explicitcluster .reqnctapercluster 2, 1, 1", "", "clusters of blocks"},
+      {"", ".blocksareclusters", "", "the attribute .blocksareclusters"},
+      {".func f() { .reg .v4 .b32 %v; ret; }", "", "call f;", "vector registers"},
+      {".func f() { mma.sync.nosuch; ret; }", "", "call f;", "mma.sync.nosuch"},
+      {".func f() { mma.sync.nosuch; ret; }\n.global .align 8 .u64 p[1] = {f};", "",
+       "ld.global.u64 %d, [p]; { q: .callprototype ()_ (); call %d, q; }", "mma.sync.nosuch"},
+      {".func f(.reg .b32 %x) { ret; }", "", "call f, (%r0);", "parameter"},
+      {".extern .func g();\n.func f(.param .u64 .ptr .global .align 1 x) { ret; }", "",
+       "mov.u32 %r0, %nosuch;", "%nosuch"},
+  };
+  for (const Unsupported& c : cases) {
+    Loaded module(kHeader + c.before + "\n.visible .entry k() " + c.directive +
+                  "\n{ .reg .b32 %r<4>; .reg .b64 %d; " + c.use +
+                  "\nret; }\n.visible .entry good(.param .u64 out) { .reg .b64 %d; ld.param.u64 "
+                  "%d, [out]; st.global.u32 [%d], 9; ret; }\n");
+    ASSERT_TRUE(module.ok()) << c.why;
+    const Status status = module.program().prepare(static_cast<std::size_t>(module.find("k")));
+    ASSERT_FALSE(status) << c.why;
+    EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(status.error().message.find("kernel k: "), std::string::npos);
+    EXPECT_NE(status.error().message.find("line "), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find(c.why), std::string::npos) << status.error().message;
+    int out = 0;
+    EXPECT_EQ(module.run("good", {}, {}, &out).outcome, LaunchOutcome::kOk) << c.why;
+    EXPECT_EQ(out, 9);
+  }
+}
+
+TEST(Load, HidesVariablesWhoseValueIsUnsupported) {
+  Loaded module(kHeader +
+                ".visible .global .align 4 .u32 v;\n.visible .global .align 4 .u32 low = v;\n");
+  ASSERT_TRUE(module.ok());
+  ASSERT_EQ(module.program().globals().size(), 1u);
+  EXPECT_EQ(module.program().globals()[0].name, "v");
+}
+
 TEST(Load, ReportsParametersAndMemoryOfKernels) {
   Loaded module(kHeader +
                 ".visible .entry k(.param .u8 a, .param .align 8 .b8 b[12], .param .u64 .ptr "
