@@ -99,6 +99,10 @@ class FunctionLowering {
   bool bits(const Instruction& i);
   bool dot_product(const Instruction& i);
 
+  // video.cpp: vadd2, vabsdiff4…
+  bool video(const Instruction& i);
+  Value* video_lane(const std::string& op, Value* a, Value* b);
+
   // half.cpp: f16, bf16 and their packed pairs
   bool half_arithmetic(const Instruction& i, Type type);
   Value* half_lane(const Instruction& i, const std::vector<Value*>& args, Type lane);
@@ -129,6 +133,13 @@ class FunctionLowering {
   void load(const Instruction& i);
   void store(const Instruction& i);
   bool convert_address(const Instruction& i);
+
+  // async.cpp: cp.async, mbarrier
+  bool copy_async(const Instruction& i);
+  bool memory_barrier_object(const Instruction& i);
+  Value* barrier_address(const Instruction& i, const Operand& o);
+  Value* barrier_word(Value* at);
+  Value* arrive(Value* at, Value* count, bool is_leaving);
 
   // atomic.cpp: atom, red
   bool atomic(const Instruction& i);

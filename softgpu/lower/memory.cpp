@@ -75,6 +75,10 @@ bool FunctionLowering::memory(const Instruction& i) {
     return atomic(i);
   else if (i.opcode == "cvta" || i.opcode == "isspacep")
     return convert_address(i);
+  else if (i.opcode == "cp")
+    return copy_async(i);
+  else if (i.opcode == "mbarrier")
+    return memory_barrier_object(i);
   else if (i.opcode == "membar" || i.opcode == "fence")
     b_.CreateFence(llvm::AtomicOrdering::SequentiallyConsistent);
   else
