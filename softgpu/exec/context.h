@@ -43,6 +43,8 @@ enum class WarpOperation : std::uint32_t {
   kReduceXor,
   kElect,
   kActiveMask,
+  kMatrixMultiply,  ///< a: address of MatrixOperands (exec/matrix.h), c: MatrixShape::pack()
+  kMatrixLoad,      ///< a: likewise, c: number of matrices, 16 more if they are transposed
 };
 
 /// Written by the thread's code before it suspends, read by it when it goes on.

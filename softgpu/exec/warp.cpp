@@ -1,5 +1,7 @@
 #include "softgpu/exec/warp.h"
 
+#include "softgpu/exec/matrix.h"
+
 #include <bit>
 
 namespace sluice::softgpu {
@@ -143,6 +145,10 @@ void run_collective(ThreadRecord* lanes, std::uint32_t members) {
       return elect(lanes, members);
     case WarpOperation::kActiveMask:
       return for_each(lanes, members, [&](unsigned, ThreadRecord& r) { r.result = members; });
+    case WarpOperation::kMatrixMultiply:
+      return multiply_matrices(lanes);
+    case WarpOperation::kMatrixLoad:
+      return exchange_matrices(lanes);
     default:
       return reduce(lanes, members, operation);
   }

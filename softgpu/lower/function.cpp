@@ -116,7 +116,7 @@ void FunctionLowering::statement(const ptx::Statement& s) {
 
 void FunctionLowering::instruction(const Instruction& i) {
   if (!is_lowered(i)) return;
-  if (control(i) || collective(i) || memory(i) || compare(i) || arithmetic(i) ||
+  if (control(i) || collective(i) || matrix(i) || memory(i) || compare(i) || arithmetic(i) ||
       video(i))
     return;
   if (state_.error.empty()) unsupported(i);

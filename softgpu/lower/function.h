@@ -155,6 +155,20 @@ class FunctionLowering {
   bool vote(const Instruction& i);
   bool match(const Instruction& i);
   bool reduce(const Instruction& i);
+
+  // matrix.cpp: mma, wmma, ldmatrix
+  bool matrix(const Instruction& i);
+  bool mma(const Instruction& i);
+  bool wmma_transfer(const Instruction& i);
+  bool wmma_multiply(const Instruction& i);
+  bool load_matrix(const Instruction& i);
+  Value* matrix_operands();
+  Value* matrix_field(std::size_t offset_bytes);
+  void put_registers(const Instruction& i, const Operand& o, std::size_t offset_bytes);
+  void take_registers(const Instruction& i, const Operand& o, std::size_t offset_bytes);
+  void multiply(const Instruction& i, std::uint32_t shape);
+  std::size_t register_bytes(const Operand& o);
+
   /// Null operands are not written.
   void suspend(const Instruction& i, Wait wait, std::uint32_t operation, Value* mask, Value* count,
                Value* b, Value* a);
@@ -181,6 +195,7 @@ class FunctionLowering {
   Value* record_ = nullptr;
   std::vector<bool> read_registers_;  ///< filled when first asked
   Value* thread_[3] = {};
+  llvm::AllocaInst* matrix_operands_ = nullptr;  ///< MatrixOperands, made when first used
 };
 
 }  // namespace sluice::softgpu::lower

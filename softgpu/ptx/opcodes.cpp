@@ -66,7 +66,7 @@ constexpr Opcode kOpcodes[] = {
     {"ld", kYes, 2, 2,
      " weak volatile relaxed acquire mmio v2 v4 v8 nc unified ca cg cs lu cv " SCOPES SPACES
          LEVELS},
-    {"ldmatrix", false, 0, 0, ""},
+    {"ldmatrix", kYes, 2, 2, " sync aligned m8n8 x1 x2 x4 trans shared shared::cta "},
     {"ldu", kYes, 2, 2, " global v2 v4 "},
     {"lg2", kYes, 2, 2, " approx ftz "},
     {"lop3", kYes, 5, 5, ""},
@@ -81,7 +81,8 @@ constexpr Opcode kOpcodes[] = {
      "acquire relaxed cta shared shared::cta "},
     {"membar", kYes, 0, 0, " gl " SCOPES},
     {"min", kYes, 3, 3, " ftz NaN xorsign abs "},
-    {"mma", false, 0, 0, ""},
+    {"mma", kYes, 4, 4,
+     " sync aligned row col satfinite tf32 m8n8k4 m8n8k16 m16n8k4 m16n8k8 m16n8k16 m16n8k32 "},
     {"mov", kYes, 2, 2, ""},
     {"movmatrix", false, 0, 0, ""},
     {"mul", kYes, 3, 3, ROUNDING " lo hi wide ftz sat "},
@@ -160,7 +161,9 @@ constexpr Opcode kOpcodes[] = {
     {"vsub2", kYes, 4, 4, " sat add "},
     {"vsub4", kYes, 4, 4, " sat add "},
     {"wgmma", false, 0, 0, ""},
-    {"wmma", false, 0, 0, ""},
+    {"wmma", kYes, 2, 4,
+     " sync aligned row col satfinite tf32 load store mma a b c d global shared shared::cta m8n8k4 "
+     "m16n16k8 m16n16k16 m32n8k16 m8n32k16 "},
     {"xor", kYes, 3, 3, ""},
 };
 
