@@ -62,8 +62,9 @@ void Lexer::advance() {
     token_.kind = Token::Kind::kNumber;
   } else if (is_word_start(c)) {
     ++at_;
-    while (at_ < end_ &&
-           (is_word(text_[at_]) || (text_[at_] == ':' && at_ + 1 < end_ && text_[at_ + 1] == ':')))
+    const bool is_directive = c == '.';  // ".reg.b16" is two words, "add.u32" one
+    while (at_ < end_ && ((is_word(text_[at_]) && !(is_directive && text_[at_] == '.')) ||
+                          (text_[at_] == ':' && at_ + 1 < end_ && text_[at_ + 1] == ':')))
       at_ += text_[at_] == ':' ? 2 : 1;
     token_.kind = Token::Kind::kWord;
   } else if (c == '"') {

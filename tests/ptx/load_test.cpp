@@ -199,6 +199,16 @@ TEST(Load, InitialisesGlobals) {
   EXPECT_EQ(globals[6].align_bytes, 16u);
 }
 
+TEST(Load, TakesDirectivesWrittenWithoutSpaces) {
+  Loaded module(
+      entry("{.reg.b32 x<2>; .reg .b64 %d;.local.align 4 .b8 unused[4]; mov.b32 x1,7; "
+            "ld.param.u64 %d,[out];st.global.u32[%d],x1;}"));
+  ASSERT_TRUE(module.ok());
+  int out = 0;
+  ASSERT_EQ(module.run("k", {}, {}, &out).outcome, LaunchOutcome::kOk);
+  EXPECT_EQ(out, 7);
+}
+
 TEST(Load, KeepsLabelsOfInnerScopesApart) {
   Loaded module(entry(R"(
 .reg .b64 %d; .reg .b32 %r<2>; ld.param.u64 %d, [out]; mov.u32 %r0, 0;
