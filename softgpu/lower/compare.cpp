@@ -79,6 +79,19 @@ bool FunctionLowering::predicate_logic(const Instruction& i) {
   return true;
 }
 
+/// set of f16 and bf16: 1.0 in a half, or for pairs all bits of each half of an integer.
+bool FunctionLowering::set_half(const Instruction& i, const std::vector<Value*>& lanes, Type from,
+                                Type to) {
+  if (to.bits != from.bits || (to.is_float() && to != from)) return false;
+  const std::uint64_t yes = !to.is_float() ? 0xFFFF : to.kind == 'h' ? 0x3F80 : 0x3C00;
+  Value* out = b_.getIntN(to.bits, 0);
+  for (std::size_t k = 0; k < lanes.size(); ++k)
+    out = b_.CreateOr(
+        out, b_.CreateSelect(lanes[k], b_.getIntN(to.bits, yes << 16 * k), b_.getIntN(to.bits, 0)));
+  set(i, i.operands[0], out, Type{'b', to.bits});
+  return true;
+}
+
 bool FunctionLowering::set_predicate(const Instruction& i, Type type) {
   const Type predicate{'p', 1};
   const bool is_half = type.is_float() && type.bits / type.lanes == 16;
@@ -99,6 +112,11 @@ bool FunctionLowering::set_predicate(const Instruction& i, Type type) {
   const Operand& target = i.operands[0];
   if (i.opcode == "set") {
     const auto out = last_type(i, 1);
+    if (out && is_half && (type.lanes == 2 || (out->is_float() && out->bits == 16))) {
+      std::vector<Value*> holds = {combine(first)};
+      if (type.lanes == 2) holds.push_back(combine(comparison(i, op, a[1], b[1], type)));
+      return set_half(i, holds, type, *out);
+    }
     if (!out || type.lanes != 1 || (out->is_float() && out->bits != 32)) return false;
     Value* yes = out->is_float() ? static_cast<Value*>(llvm::ConstantFP::get(llvm_type(*out), 1.0))
                                  : b_.getInt(llvm::APInt::getAllOnes(out->bits));

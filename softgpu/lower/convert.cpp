@@ -7,6 +7,8 @@ namespace sluice::softgpu::lower {
 
 bool FunctionLowering::convert(const Instruction& i) {
   if (i.has("pack")) return pack(i);
+  for (const char* narrow : {"tf32", "rna", "satfinite", "e4m3x2", "e5m2x2"})
+    if (i.has(narrow)) return convert_narrow(i);
   const auto from = last_type(i);
   const auto to = last_type(i, 1);
   if (!from || !to || from->lanes != 1) return false;
@@ -16,8 +18,12 @@ bool FunctionLowering::convert(const Instruction& i) {
   if (i.operands.size() != 2 || i.has("relu")) return false;
   Value* out = nullptr;
   if (from->kind == 'h') {
-    if (*to != f32) return false;
     out = widen_half(i, get_bits(i, i.operands[1], 16), *from);
+    if (!to->is_float()) {
+      set(i, i.operands[0], float_to_integer(i, out, f32, *to), *to);
+      return true;
+    }
+    if (*to != f32) return false;
     set(i, i.operands[0], finish_float(i, *to, out), *to);
     return true;
   }

@@ -113,6 +113,7 @@ class FunctionLowering {
   // compare.cpp: setp, set, selp, slct
   bool compare(const Instruction& i);
   bool set_predicate(const Instruction& i, Type type);
+  bool set_half(const Instruction& i, const std::vector<Value*>& lanes, Type from, Type to);
   bool predicate_logic(const Instruction& i);
   Value* comparison(const Instruction& i, const std::string& op, Value* a, Value* b, Type type);
 
@@ -124,6 +125,13 @@ class FunctionLowering {
   Value* integer_to_float(const Instruction& i, Value* v, Type from, Type to);
   Value* float_to_float(const Instruction& i, Value* v, Type from, Type to);
   Value* integer_to_integer(Value* v, Type from, Type to, bool is_saturating);
+
+  // narrow.cpp: cvt to and from tf32 and 8-bit floats
+  bool convert_narrow(const Instruction& i);
+  bool convert_to_tf32(const Instruction& i);
+  bool convert_to_float8(const Instruction& i, Type from);
+  bool convert_from_float8(const Instruction& i, Type to);
+  Value* to_float8(const Instruction& i, Value* v, bool is_e4m3);
 
   // memory.cpp: ld, st, cvta, isspacep, fences
   bool memory(const Instruction& i);

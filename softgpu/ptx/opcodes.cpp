@@ -47,7 +47,8 @@ constexpr Opcode kOpcodes[] = {
      " async ca cg shared shared::cta global commit_group wait_group wait_all mbarrier arrive "
      "noinc " LEVELS},
     {"createpolicy", false, 0, 0, ""},
-    {"cvt", kYes, 2, 4, ROUNDING " rni rzi rmi rpi ftz sat relu pack "},
+    {"cvt", kYes, 2, 4,
+     ROUNDING " rni rzi rmi rpi rna ftz sat satfinite relu pack tf32 e4m3x2 e5m2x2 "},
     {"cvta", kYes, 2, 2, " to " SPACES},
     {"discard", kYes, 2, 2, " global " LEVELS},
     {"div", kYes, 3, 3, ROUNDING " approx full ftz "},
