@@ -19,7 +19,7 @@
 namespace sluice::server {
 namespace {
 /// What a worker gets beyond last_report before it is killed, and the kernel to tell us of it.
-constexpr auto kExitTime = std::chrono::seconds(2);
+constexpr auto kExitTime = std::chrono::seconds(4);
 constexpr int kEventsMax = 64;
 }  // namespace
 

@@ -12,6 +12,11 @@
 #include <fstream>
 
 namespace sluice::server {
+namespace {
+/// A worker that is told to stop has last_report so many times over.
+constexpr int kStopReports = 4;
+}  // namespace
+
 void Broker::prestart() {
   while (idle_.size() < options_.config.prestart_workers) {
     auto worker = start_worker(options_.worker_executable);
@@ -194,7 +199,10 @@ void Broker::end_session(const std::shared_ptr<Session>& session, wire::EndingCo
   SLUICE_LOG_WARN("session", "session={} tenant={} is ended: {}", session->id, session->tenant.name,
                   why);
   tell(*session, {code, why, 0});
-  end_session(session);
+  session->is_ending = true;
+  // Nothing hurries as it does behind a client that is gone.
+  kill_later(session, session->is_attached ? kStopReports * options_.times.last_report
+                                           : std::chrono::milliseconds(0));
   if (session->is_attached)
     static_cast<void>(link::send_message(session->worker.link.get(), link::Stop{}));
 }
