@@ -153,8 +153,8 @@ Result<Fd> listen_unix(const Address& address, unsigned mode) {
 void set_stream_options(int socket_fd) {
   const int one = 1;
   const int idle_s = 5;
-  const int interval_s = 1;
-  const int probe_count_max = 3;
+  const int interval_s = 5;
+  const int probe_count_max = 5;
   // On a UNIX socket these fail, which is what is wanted.
   ::setsockopt(socket_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   ::setsockopt(socket_fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);

@@ -97,11 +97,13 @@ Result<Address> bound_address(const Address& wanted, int listen_fd);
 /// The next client of a listening socket, close-on-exec, blocking and with the options below; waits
 /// for one unless `listen_fd` is non-blocking (then Err(kTimeout) if none is there).
 Result<Fd> accept_socket(int listen_fd);
-/// TCP: no delay, and keepalive that finds a vanished host within about 8 s. UNIX: nothing.
-/// connect_socket() and accept_socket() have done this already.
+/// TCP: no delay, and keepalive that finds a vanished host within about 30 s: no sooner than a
+/// server gives up a client that has fallen silent (its grace time), so that a cable which is back
+/// in time finds both ends there. UNIX: nothing. connect_socket() and accept_socket() have done
+/// this already.
 void set_stream_options(int socket_fd);
 
-/// Wraps a connected stream socket (UNIX or TCP).
+/// Wraps a connected stream socket (UNIX or TCP), whose options stay as they are.
 std::unique_ptr<Channel> make_socket_channel(Fd socket);
 /// Two ends in one process.
 struct LoopPair {

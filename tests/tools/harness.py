@@ -10,6 +10,7 @@ import time
 
 BUILD = os.environ["SLUICE_BUILD"]
 HOLD = os.environ["SLUICE_HOLD"]
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip
 SOFTGPU = f"{BUILD}/lib/softgpu/libcuda.so.1"
 
 
@@ -85,6 +86,16 @@ token_file = "{self.token}"
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
+    def kill(self):
+        """As a power failure would: the server and all its workers at once, without a word."""
+        workers = [session["worker_pid"] for session in self.ask("ps")]
+        for pid in [self.process.pid, *workers]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # its server's end was faster
+        self.process.wait()
+
     def close(self):
         for client in self.clients:
             if client.poll() is None:
@@ -108,17 +119,21 @@ token_file = "{self.token}"
             raise AssertionError(f"{words}: {out.stderr}")
         return json.loads(out.stdout)
 
-    def hold(self, mib=10, *words, server=None, prefix=()):
-        """A client that has a session and `mib` of memory until it is sent a line."""
+    def start_client(self, *command, server=None, prefix=(), env=None):
+        """A program with the shim, once it has said "ready"."""
         env = clean_environment({"SLUICE_SERVER": server or self.unix, "SLUICE_TENANT": "a", "SLUICE_TOKEN_FILE": self.token,
-                                 "LD_LIBRARY_PATH": f"{BUILD}/lib/sluice", "SLUICE_LOG": "warn"})
-        client = subprocess.Popen([*prefix, HOLD, str(mib), *words], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 "LD_LIBRARY_PATH": f"{BUILD}/lib/sluice", "SLUICE_LOG": "warn", **(env or {})})
+        client = subprocess.Popen([*prefix, *command], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True)
         self.clients.append(client)
         answer = client.stdout.readline()
         if not answer.startswith("ready"):
             raise AssertionError(f"the client did not start: {answer} {client.communicate()[1]}")
         return client
+
+    def hold(self, mib=10, *words, **options):
+        """A client that has a session and `mib` of memory until it is sent a line."""
+        return self.start_client(HOLD, str(mib), *words, **options)
 
     def session_of(self, client):
         return next((s for s in self.ask("ps") if s["client_pid"] == client.pid), None)

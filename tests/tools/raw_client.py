@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """raw_client.py HOST:PORT TOKEN_FILE: opens a session of tenant "a" by hand, prints "ready", and for every line on stdin asks the
-server over the life line whether it is there: "alive"."""
+server over the life line whether it is there: "alive". The line "reset" resets its connections."""
 import os
 import re
 import socket
@@ -58,7 +58,12 @@ def main():
     data.sendall(frame(4, field(1, welcome[4])))
     receive(data)
     print("ready", flush=True)
-    for number, _ in enumerate(sys.stdin):
+    for number, line in enumerate(sys.stdin):
+        if line == "reset\n":
+            for connection in (life_line, data):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+            return
         life_line.sendall(frame(6, field(1, struct.pack("<Q", number))))
         kind, pong = receive(life_line)
         print("alive" if (kind, pong[1]) == (7, struct.pack("<Q", number)) else f"frame {kind}", flush=True)

@@ -36,9 +36,7 @@ class SocketChannel final : public Channel {
       : socket_(std::move(socket)),
         is_unix_(is_unix_socket(socket_.get())),
         send_(kSendBufferBytes),
-        receive_(kReceiveBufferBytes) {
-    set_stream_options(socket_.get());
-  }
+        receive_(kReceiveBufferBytes) {}
 
   std::span<std::byte> reserve(std::size_t bytes) override {
     if (bytes > send_.size() || !send_status_) return {};
