@@ -11,6 +11,10 @@ namespace {
 /// so few that a runaway ends.
 constexpr std::size_t kContextsMax = 1024;
 
+/// How long taking a context away waits for its work, so that results and prints still arrive; a
+/// kernel that is endless ends with its context.
+constexpr std::chrono::seconds kPatience{2};
+
 CUresult create(const DriverTable& driver, CUdevice device, unsigned flags, bool is_primary,
                 CUcontext* out) {
   if (is_primary) {
@@ -120,10 +124,11 @@ CUresult handle(Call& call, const wire::context_destroy& args, wire::context_des
               (found->second.retains == 1 || (args.is_reset != 0 && found->second.is_primary));
   }
   worker.after_context_of(
-      context, answering<wire::context_destroy>(
-                   call, [&worker, context, is_reset = args.is_reset != 0](CUresult, auto&) {
-                     return destroy(worker, context, is_reset);
-                   }));
+      context,
+      answering<wire::context_destroy>(
+          call, [&worker, context, is_reset = args.is_reset != 0](
+                    CUresult, auto&) { return destroy(worker, context, is_reset); }),
+      is_last ? Completer::Patience(kPatience) : std::nullopt);
   if (is_last) {
     worker.upload_order().forget(context);
     worker.streams().forget(context);

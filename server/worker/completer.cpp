@@ -36,7 +36,7 @@ CUresult Completer::record(CUcontext context, CUstream stream, CUevent* out) {
 }
 
 void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope scope, Kind kind,
-                    Action action) {
+                    Action action, Patience patience) {
   auto item = std::make_unique<Item>();
   item->context = context;
   item->chain = scope == Scope::kContext || streams.empty()
@@ -44,6 +44,7 @@ void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope
                     : streams.front()->stream;
   item->kind = kind;
   item->action = std::move(action);
+  if (patience) item->deadline = Clock::now() + *patience;
   item->waits.reserve(streams.size());
   for (const StreamRef& state : streams) {
     Wait& wait = item->waits.emplace_back(Wait{state, state->issued, nullptr});
@@ -89,6 +90,10 @@ void Completer::poll(Item& item) {
   if (item.is_ready) return;
   for (; item.done < item.waits.size(); ++item.done) {
     const Wait& wait = item.waits[item.done];
+    if (wait.state->is_given_up.load(std::memory_order_relaxed)) {
+      item.result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+      continue;
+    }
     if (wait.event == nullptr) {
       if (wait.state->completed.load(std::memory_order_acquire) < wait.issued) return;
       continue;
@@ -100,12 +105,18 @@ void Completer::poll(Item& item) {
   item.is_ready = true;
 }
 
+void Completer::give_up_if_due(const Item& item) {
+  if (item.deadline > Clock::now()) return;
+  for (std::size_t i = item.done; i < item.waits.size(); ++i)
+    item.waits[i].state->is_given_up = true;
+}
+
 void Completer::show_prints(const Item& item) {
   if (!flushes_prints_ || item.kind != Kind::kAnswer || driver_.cuEventSynchronize == nullptr)
     return;
   // Drivers write their buffer in calls that synchronise; this one has nothing to wait for.
   for (const Wait& wait : item.waits)
-    if (wait.event != nullptr) driver_.cuEventSynchronize(wait.event);
+    if (wait.event != nullptr && !wait.state->is_given_up) driver_.cuEventSynchronize(wait.event);
 }
 
 void Completer::finish(Item& item) {
@@ -148,6 +159,8 @@ bool Completer::drain(Items* data, Items* answers) {
   const std::size_t before = answers->size();
   for (auto chain = chains_.begin(); chain != chains_.end();) {
     std::deque<ItemRef>& items = chain->second;
+    // What takes the context away is the last that waits for it.
+    if (!items.empty()) give_up_if_due(*items.back());
     while (!items.empty()) {
       Item& oldest = *items.front();
       if (!oldest.is_ready) enter(oldest.context);

@@ -11,12 +11,14 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <thread>
@@ -43,10 +45,13 @@ class Completer {
 
   /// Decode thread, with `context` current. Records an event in each stream and adds the item; acts
   /// before it returns if the work is done. A failure to record becomes the item's result. The
-  /// streams' commands so far are marked complete before the action runs.
+  /// streams' commands so far are marked complete before the action runs. With a `patience` the
+  /// action takes the context away: after that time it runs all the same, and whatever else waits
+  /// for these streams has its answer, CUDA_ERROR_CONTEXT_IS_DESTROYED.
   enum class Scope { kStream, kContext };
+  using Patience = std::optional<std::chrono::milliseconds>;
   void add(CUcontext context, std::span<const StreamRef> streams, Scope scope, Kind kind,
-           Action action);
+           Action action, Patience patience = {});
   /// Any thread: runs `action` on the completer's thread once the data of complete copies has been
   /// sent.
   void post(Action action);
@@ -75,12 +80,14 @@ class Completer {
     bool is_ready = false;
     CUresult result = CUDA_SUCCESS;
     std::uint64_t order = 0;
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   };
   using ItemRef = std::unique_ptr<Item>;
   using Items = std::vector<ItemRef>;
 
   CUresult record(CUcontext context, CUstream stream, CUevent* out);
   void poll(Item& item);
+  static void give_up_if_due(const Item& item);
   void finish(Item& item);
   void show_prints(const Item& item);
   void enqueue(ItemRef item);

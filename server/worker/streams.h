@@ -14,15 +14,17 @@
 
 namespace sluice::server {
 
-/// Confined to the decode thread, but for complete().
+/// Confined to the decode thread, but for complete() and is_given_up.
 struct StreamState {
   CUcontext context = nullptr;
   CUstream stream = nullptr;                ///< null = the legacy stream of the context
   std::uint64_t issued = 0;                 ///< commands so far
   std::atomic<std::uint64_t> completed{0};  ///< of these, known to be complete
-  bool is_listed = false;                   ///< in the list of busy streams
-  bool is_retired = false;                  ///< the client destroyed it
-  bool is_blocking = true;                  ///< the legacy stream waits for it
+  /// Its context is taken away under its work; nobody asks for its events any more.
+  std::atomic<bool> is_given_up{false};
+  bool is_listed = false;   ///< in the list of busy streams
+  bool is_retired = false;  ///< the client destroyed it
+  bool is_blocking = true;  ///< the legacy stream waits for it
   /// While > 0 nothing of ours may be recorded in it: it captures, or (the legacy stream) would
   /// have to wait for streams that do. Nothing is issued in it meanwhile.
   unsigned captures = 0;

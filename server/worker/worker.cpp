@@ -179,7 +179,8 @@ void Worker::report_failure(const wire::RecordHeader& request, CUresult result) 
   outbox_.push(push, request, result);
 }
 
-void Worker::after_context_of(CUcontext context, Completer::Action action) {
+void Worker::after_context_of(CUcontext context, Completer::Action action,
+                              Completer::Patience patience) {
   destroy_finished_streams();
   std::vector<StreamRef> streams = streams_.busy(context);
   // An idle context is asked all the same: it may have met an error.
@@ -188,7 +189,7 @@ void Worker::after_context_of(CUcontext context, Completer::Action action) {
   for (const StreamRef& state : streams)
     if (state->captures == 0) meter_.end(context, state->stream);
   completer_.add(context, streams, Completer::Scope::kContext, Completer::Kind::kAnswer,
-                 std::move(action));
+                 std::move(action), patience);
   if (context != current_) driver_.cuCtxSetCurrent(current_);
 }
 

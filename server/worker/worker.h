@@ -79,7 +79,8 @@ class Worker final : private wire::RecordHandler {
   void report_failure(const wire::RecordHeader& request, CUresult result);
   /// Runs `action` when everything issued so far in the current context has completed.
   void after_context(Completer::Action action) { after_context_of(current_, std::move(action)); }
-  void after_context_of(CUcontext context, Completer::Action action);
+  void after_context_of(CUcontext context, Completer::Action action,
+                        Completer::Patience patience = {});
   /// The same for everything issued in any context; `action` runs with `context` current.
   void after_everything(CUcontext context, Completer::Action action);
   /// The same for what was issued in one stream, of whatever context.

@@ -37,6 +37,7 @@ CUresult destroy_on_server(Context& context, bool is_reset) {
   wire::context_destroy::Reply reply{};
   const CUresult result = call(args, reply);
   context.is_alive = false;
+  context.wire_id = 0;  // it may stay current: what needs no context is not to name this one
   session().addresses().remove_context(context);
   handles().remove_owned(context.serial, &drop_object);
   return is_sticky(result) ? CUDA_SUCCESS : result;

@@ -136,5 +136,22 @@ TEST_F(WorkerMemory, WaitsForWorkBeforeItDestroysAContext) {
   EXPECT_EQ(1u, driver_.count("context_destroy"));
 }
 
+TEST_F(WorkerMemory, TakesAContextAwayUnderWorkThatNeverEnds) {
+  start();
+  driver_.hold();
+  memset(0);
+  const std::uint64_t waits = ask(wire::cuCtxSynchronize{});
+  wire::context_destroy args{};
+  args.context = kContext;
+  const std::uint64_t destroyed = ask(args);
+  context_ = 0;
+  const auto answer = [this](std::uint64_t seq) {
+    return await([&](const Received& r) { return r.is_reply_to(seq); }).result();
+  };
+  EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, answer(waits)) << "who waits for it is told";
+  EXPECT_EQ(CUDA_SUCCESS, answer(destroyed));
+  EXPECT_EQ(1u, driver_.count("context_destroy"));
+}
+
 }  // namespace
 }  // namespace sluice::test
