@@ -41,15 +41,24 @@ std::optional<Error> LifeLine::watch(Time now) {
   // After a time in which nobody looked, silence proves nothing yet.
   const bool has_rested = now - last_look_ > std::max(heartbeat_.interval, Milliseconds(1000));
   last_look_ = now;
-  if (has_rested) last_heard_ = now;
+  if (has_rested) {
+    silent_since_ = now;
+    pings_before_rest_ = pings_;
+  }
   if (auto over = read(now)) return over;
   if (heartbeat_.interval.count() == 0) return std::nullopt;
   if (has_rested || now - last_ping_ >= heartbeat_.interval) ping(now);
   return judge(now);
 }
 
+void LifeLine::give_up() noexcept {
+  if (fd_.valid()) ::shutdown(fd_.get(), SHUT_RDWR);
+}
+
 void LifeLine::ping(Time now) {
   last_ping_ = now;
+  // This process may have been stopped between an answer and this question.
+  if (pings_ == pongs_) silent_since_ = now;
   const std::vector<std::byte> frame = wire::encode_frame(wire::Ping{++pings_});
   // A frame of a few bytes; if there is no room even for that, the server does not read.
   static_cast<void>(::send(fd_.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
@@ -62,7 +71,7 @@ std::optional<Error> LifeLine::read(Time now) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n <= 0) return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
-    last_heard_ = now;
+    silent_since_ = now;
     unread_.insert(unread_.end(), piece, piece + n);
   }
   while (unread_.size() >= wire::kFramePrefixBytes) {
@@ -83,7 +92,11 @@ std::optional<Error> LifeLine::take(const wire::Frame& frame) {
     SLUICE_LOG_WARN("session", "The server announces the end of the session: {}", ending->message);
   }
   const auto* pong = std::get_if<wire::Pong>(&frame);
-  if (pong != nullptr && heartbeat_.timeout.count() > 0 &&
+  if (pong == nullptr) return std::nullopt;
+  pongs_ = std::max(pongs_, pong->number);
+  // What it says of the worker was true when it was asked.
+  const bool is_old = pings_before_rest_ > 0 && pong->number <= pings_before_rest_;
+  if (!is_old && heartbeat_.timeout.count() > 0 &&
       Milliseconds(pong->worker_silent_ms) > std::max(heartbeat_.timeout, Milliseconds(2000)))
     return Error{ErrorCode::kTimeout,
                  format("the session's worker has been silent for {} ms", pong->worker_silent_ms)};
@@ -91,8 +104,9 @@ std::optional<Error> LifeLine::take(const wire::Frame& frame) {
 }
 
 std::optional<Error> LifeLine::judge(Time now) {
-  const auto silence = std::chrono::duration_cast<Milliseconds>(now - last_heard_);
-  if (heartbeat_.timeout.count() == 0 || silence < heartbeat_.timeout) return std::nullopt;
+  const auto silence = std::chrono::duration_cast<Milliseconds>(now - silent_since_);
+  if (heartbeat_.timeout.count() == 0 || pings_ == pongs_ || silence < heartbeat_.timeout)
+    return std::nullopt;
   return Error{ErrorCode::kTimeout,
                format("the server has been silent for {} ms", silence.count())};
 }

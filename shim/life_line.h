@@ -34,6 +34,8 @@ class LifeLine {
 
   /// Call it again and again while somebody waits: why the session is over, or nothing.
   std::optional<Error> watch(Time now);
+  /// The session is over for us: the server need not wait for the process to end.
+  void give_up() noexcept;
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool is_valid() const { return fd_.valid(); }
 
@@ -48,8 +50,10 @@ class LifeLine {
   Fd fd_;
   Heartbeat heartbeat_;
   std::mutex mutex_;  ///< guards what follows
-  Time last_look_{}, last_ping_{}, last_heard_{};
-  std::uint64_t pings_ = 0;
+  Time last_look_{}, last_ping_{};
+  Time silent_since_{};  ///< the oldest moment for which the server owes an answer
+  std::uint64_t pings_ = 0, pongs_ = 0;
+  std::uint64_t pings_before_rest_ = 0;
   std::vector<std::byte> unread_;
 };
 

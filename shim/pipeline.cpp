@@ -171,8 +171,9 @@ bool Pipeline::write_blob_through(Bytes blob) noexcept {
 
 void Pipeline::flush_locked() noexcept {
   // While the peer is slow this blocks; the service thread then reads, so that the worker is never
-  // stuck writing to us.
+  // stuck writing to us, and watches the life line.
   is_flushing_ = true;
+  if (!optimisations_.batching) nudge_service();  // else it was nudged for what is flushed now
   const auto status = channel_->flush();
   is_flushing_ = false;
   unflushed_records_ = 0;
@@ -332,6 +333,7 @@ void Pipeline::lose(const Error& why) noexcept {
                      "CUDA_ERROR_DEVICE_UNAVAILABLE (46); start the program again.",
                      why.message);
   channel_->close();
+  life_line_.give_up();
   service_word_.wake();
   std::lock_guard lock(sleepers_mutex_);
   for (Sleeper* sleeper : sleepers_) sleeper->word.wake();

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 
@@ -80,7 +81,9 @@ void Pipeline::serve() noexcept {
     if (expects_pushes()) check_life_line();
     quiet_rounds = is_left_pending || has_read ? 0 : quiet_rounds + 1;
     if (is_left_pending) {
-      service_word_.wait(seen, at_ns(oldest_ns_.load()) + kFlushDelay);
+      // Overdue and left: somebody is sending right now, for as long as the server is slow.
+      service_word_.wait(
+          seen, std::max(at_ns(oldest_ns_.load()) + kFlushDelay, Clock::now() + kFlushDelay / 2));
     } else if (has_read || (!expects_pushes() && quiet_rounds < kIdleRoundsMax)) {
       service_word_.wait(seen, Clock::now() + kFlushDelay);
     } else {

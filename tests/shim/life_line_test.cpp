@@ -62,6 +62,32 @@ TEST_F(LifeLineTest, ATimeInWhichNobodyLookedProvesNothing) {
   EXPECT_FALSE(line.watch(now_ += 400ms));
 }
 
+TEST_F(LifeLineTest, ATimeInWhichThisProcessWasStoppedProvesNothing) {
+  LifeLine line(std::move(client_), {100ms, 300ms});
+  EXPECT_FALSE(line.watch(now_));
+  tell(wire::Pong{1, 10});
+  EXPECT_FALSE(line.watch(now_ += 30ms));
+  EXPECT_FALSE(line.watch(now_ += 800ms)) << "nothing was asked, nothing is owed";
+  EXPECT_FALSE(line.watch(now_ += 290ms));
+  EXPECT_TRUE(line.watch(now_ += 30ms).has_value()) << "now it is";
+}
+
+TEST_F(LifeLineTest, AnAnswerFromBeforeARestSaysNothingOfTheWorkerNow) {
+  LifeLine line(std::move(client_), {100ms, 3000ms});
+  EXPECT_FALSE(line.watch(now_));
+  tell(wire::Pong{1, 60'000});
+  EXPECT_FALSE(line.watch(now_ += 1h));
+  tell(wire::Pong{2, 60'000});
+  EXPECT_TRUE(line.watch(now_ += 100ms).has_value());
+}
+
+TEST_F(LifeLineTest, ALostSessionIsGivenUpAtOnce) {
+  LifeLine line(std::move(client_));
+  line.give_up();
+  char byte = 0;
+  EXPECT_EQ(0, ::recv(server_.get(), &byte, 1, 0)) << "the server need not wait for the process";
+}
+
 TEST_F(LifeLineTest, AStoppedWorkerIsTheEnd) {
   LifeLine line(std::move(client_), {100ms, 500ms});
   tell(wire::Pong{1, 60'000});
