@@ -159,8 +159,7 @@ void Pipeline::finish(std::chrono::milliseconds limit) noexcept {
 void Pipeline::abandon_in_child() noexcept {
   is_lost_ = true;
   stops_ = true;
-  const int fd = channel_->wait_fd();
-  if (fd >= 0) ::close(fd);
+  channel_->abandon_in_child();
   if (life_line_.is_valid()) ::close(life_line_.fd());
 }
 

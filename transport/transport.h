@@ -1,6 +1,6 @@
 // A channel moves bytes between a shim and a worker, in order, over one wire (UNIX socket, TCP,
-// memory of one process). It knows nothing of records or CUDA; shm, io_uring and
-// UCX will implement the same interface.
+// memory of one process, memory of one host). It knows nothing of records or CUDA; io_uring and UCX
+// will implement the same interface.
 #pragma once
 
 #include "common/fd.h"
@@ -28,7 +28,7 @@ struct Caps {
   std::size_t reserve_bytes_max = 0;  ///< largest single reserve()
   bool same_host = false;
   bool encrypted = false;
-  const char* name = "";  ///< "loop", "unix", "tcp"
+  const char* name = "";  ///< "loop", "unix", "tcp", "shm"
 };
 
 /// Takes received bytes; must consume the whole span before it returns (the memory is reused).
@@ -70,10 +70,19 @@ class Channel {
   /// Descriptor that polls readable when poll() has something to do; -1 if there is none.
   [[nodiscard]] virtual int wait_fd() const = 0;
 
+  // ---- beside the bytes
+  /// Memory that both ends see, for bulk data that the bytes only speak of; empty if this wire has
+  /// none. Who writes where and when is up to the ends. The peer may change it at any time: nothing
+  /// in it may be parsed in place.
+  [[nodiscard]] virtual std::span<std::byte> staging() { return {}; }
+
   [[nodiscard]] virtual Caps caps() const = 0;
   /// Ends both directions and wakes both ends; callable from any thread, more than once. Never
   /// blocks. What was flushed before still reaches the peer, what is unflushed is lost.
   virtual void close() noexcept = 0;
+  /// In a forked child: gives up the descriptors without a word to the peer. Nothing else may be
+  /// called there.
+  virtual void abandon_in_child() noexcept = 0;
 };
 
 /// A parsed server address: "unix:/path", "host", "host:port", "[v6]:port", "tcp:host:port".
@@ -105,6 +114,13 @@ void set_stream_options(int socket_fd);
 
 /// Wraps a connected stream socket (UNIX or TCP), whose options stay as they are.
 std::unique_ptr<Channel> make_socket_channel(Fd socket);
+/// Memory for make_shm_channel(), to be passed to the other end (SCM_RIGHTS).
+Result<Fd> make_shared_memory();
+enum class ShmSide { kClient, kServer };
+/// Both ends, on one host, give descriptors of the same memory and the ends of one UNIX socket, by
+/// which each learns that the other is gone. Err(kProtocol): this memory is not as
+/// make_shared_memory() made it.
+Result<std::unique_ptr<Channel>> make_shm_channel(Fd memory, Fd socket, ShmSide side);
 /// Two ends in one process.
 struct LoopPair {
   std::unique_ptr<Channel> client, server;

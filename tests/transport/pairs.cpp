@@ -3,6 +3,7 @@
 #include "transport/fault/fault_channel.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +38,10 @@ std::array<Fd, 2> make_sockets(const std::string& kind) {
   return {std::move(client), must(accept_socket(listener.get()))};
 }
 
+std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, ShmSide side) {
+  return must(make_shm_channel(Fd(::dup(memory_fd)), std::move(socket), side));
+}
+
 Pair make_pair(const std::string& kind) {
   constexpr std::string_view kFaulty = "_faulty";
   if (kind.ends_with(kFaulty)) {
@@ -50,6 +55,12 @@ Pair make_pair(const std::string& kind) {
   if (kind == "loop") {
     LoopPair loop = make_loop_pair();
     return {std::move(loop.client), std::move(loop.server)};
+  }
+  if (kind == "shm") {
+    const Fd memory = must(make_shared_memory());
+    std::array<Fd, 2> sockets = make_sockets("unix");
+    return {make_shm_end(memory.get(), std::move(sockets[0]), ShmSide::kClient),
+            make_shm_end(memory.get(), std::move(sockets[1]), ShmSide::kServer)};
   }
   std::array<Fd, 2> sockets = make_sockets(kind);
   return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};

@@ -91,6 +91,7 @@ class FaultChannel final : public Channel {
   }
 
   void close() noexcept override { inner_->close(); }
+  void abandon_in_child() noexcept override { inner_->abandon_in_child(); }
 
  private:
   /// Passes received bytes on in pieces, up to the cut.

@@ -129,6 +129,7 @@ class LoopChannel final : public Channel {
   }
 
   void close() noexcept override { close_queues(); }
+  void abandon_in_child() noexcept override {}
 
  private:
   void close_queues() noexcept {

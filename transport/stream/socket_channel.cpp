@@ -115,6 +115,8 @@ class SocketChannel final : public Channel {
     ::shutdown(socket_.get(), SHUT_RDWR);
   }
 
+  void abandon_in_child() noexcept override { socket_.reset(); }
+
  private:
   /// ppoll() on the socket; Deadline::max() is for ever.
   int sleep_until(Deadline deadline, short events) {
