@@ -25,7 +25,9 @@ enum class FrameType : std::uint16_t {
   kAttached,
   kPing,
   kPong,
-  kEnding
+  kEnding,
+  kSharedMemory,
+  kSharedMemoryAnswer
 };
 
 using Attributes = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -77,6 +79,7 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
 template <class Visitor, class T>
 void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Attach> {
   field(1, m.session_key);
+  field(2, m.offers_shared_memory);
 }
 
 template <class Visitor, class T>
@@ -98,6 +101,18 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(1, m.code);
   field(2, m.message);
   field(3, m.in_ms);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, SharedMemory> {
+  field(1, m.layout_version);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field,
+               T& m) requires std::is_same_v<std::remove_const_t<T>, SharedMemoryAnswer> {
+  field(1, m.is_accepted);
+  field(2, m.message);
 }
 
 // ---- encoding
@@ -251,7 +266,8 @@ FrameType type_of(const Frame& frame) {
   static_assert(std::is_same_v<std::variant_alternative_t<0, Frame>, Hello> &&
                 std::is_same_v<std::variant_alternative_t<4, Frame>, Attached> &&
                 std::is_same_v<std::variant_alternative_t<7, Frame>, Ending> &&
-                std::variant_size_v<Frame> == 8);
+                std::is_same_v<std::variant_alternative_t<9, Frame>, SharedMemoryAnswer> &&
+                std::variant_size_v<Frame> == 10);
   return static_cast<FrameType>(frame.index() + 1);
 }
 
@@ -307,6 +323,10 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
       return decode_message<Pong>(fields);
     case FrameType::kEnding:
       return decode_ending(fields);
+    case FrameType::kSharedMemory:
+      return decode_message<SharedMemory>(fields);
+    case FrameType::kSharedMemoryAnswer:
+      return decode_message<SharedMemoryAnswer>(fields);
   }
   return fail(ErrorCode::kProtocol, format("bootstrap frame of unknown type {}", type));
 }

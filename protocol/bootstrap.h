@@ -8,9 +8,13 @@
 //   shim -> broker   Attach     on a second connection, with the session key; the broker hands that
 //                               descriptor to the worker
 //   broker -> shim   Attached
-// After Attached, that connection carries wire records only. The first connection stays open, as
-// the life line: FIN or RST = the client is gone; silence is left to TCP's keepalive, because a
-// client that a debugger has stopped must live. On it travel, if both sides know the feature:
+//   shim -> worker   SharedMemory        only if Attach announced it; carries the memory's
+//   descriptor worker -> shim   SharedMemoryAnswer
+// After that, that connection carries wire records only, or nothing more if the memory was
+// accepted: the records are there, and the connection tells each end whether the other lives. The
+// first connection stays open, as the life line: FIN or RST = the client is gone; silence is left
+// to TCP's keepalive, because a client that a debugger has stopped must live. On it travel, if both
+// sides know the feature:
 //   shim -> broker   Ping       whenever the shim likes; the server must show that it is alive
 //   broker -> shim   Pong       to the newest Ping received
 //   broker -> shim   Ending     why the server ends the session, or is about to
@@ -36,6 +40,8 @@ inline constexpr std::uint64_t kFeatureEnding = 2;     ///< Ending
 /// In a Hello: the client only asks whether it would be admitted. The Welcome has session id 0 and
 /// no devices.
 inline constexpr std::uint64_t kFeatureCheckOnly = 4;
+/// The server's workers can take their records from shared memory.
+inline constexpr std::uint64_t kFeatureSharedMemory = 8;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -95,12 +101,26 @@ struct Refusal {
 
 struct Attach {
   SessionKey session_key{};
+  std::uint8_t offers_shared_memory = 0;  ///< 1: SharedMemory follows after Attached
 
   bool operator==(const Attach&) const = default;
 };
 /// broker -> shim on the data connection, before the first record.
 struct Attached {
   bool operator==(const Attached&) const = default;
+};
+
+/// The memory is laid out as transport/shm/layout.h says in that version.
+struct SharedMemory {
+  std::uint32_t layout_version = 0;
+
+  bool operator==(const SharedMemory&) const = default;
+};
+struct SharedMemoryAnswer {
+  std::uint8_t is_accepted = 0;
+  std::string message;  ///< why not
+
+  bool operator==(const SharedMemoryAnswer&) const = default;
 };
 
 struct Ping {
@@ -132,7 +152,8 @@ struct Ending {
   bool operator==(const Ending&) const = default;
 };
 
-using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending>;
+using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending,
+                           SharedMemory, SharedMemoryAnswer>;
 inline constexpr std::size_t kFrameBytesMax = 256 * 1024;
 inline constexpr std::size_t kDeviceCountMax = 256;      ///< devices in one Welcome
 inline constexpr std::size_t kAttributeCountMax = 1024;  ///< attributes of one device

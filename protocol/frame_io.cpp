@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 namespace sluice::wire {
@@ -33,10 +36,60 @@ bool is_retryable(int error) {
   return error == EINTR || error == EAGAIN || error == EWOULDBLOCK;
 }
 
-Status read_exactly(int fd, std::span<std::byte> into, FrameDeadline deadline) {
+/// Room for more descriptors than anybody should send: what does not fit would be lost unseen.
+constexpr std::size_t kPassedMax = 4;
+
+/// Closes all but the first descriptor.
+void take_descriptors(msghdr& header, Fd* passed) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int raw = -1;
+      std::memcpy(&raw, CMSG_DATA(c) + i * sizeof raw, sizeof raw);
+      Fd owned(raw);
+      if (!passed->valid()) *passed = std::move(owned);
+    }
+  }
+}
+
+/// As recv(); without `passed` the host kernel drops descriptors that come along.
+ssize_t receive(int fd, std::span<std::byte> into, Fd* passed) {
+  if (passed == nullptr) return ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
+  iovec part{into.data(), into.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kPassedMax * sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got >= 0) take_descriptors(header, passed);
+  return got;
+}
+
+/// As send(); a `passed_fd` of -1 is none.
+ssize_t send_some(int fd, std::span<const std::byte> bytes, int passed_fd) {
+  if (passed_fd < 0) return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* c = CMSG_FIRSTHDR(&header);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(c), &passed_fd, sizeof passed_fd);
+  return ::sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+Status read_exactly(int fd, std::span<std::byte> into, FrameDeadline deadline, Fd* passed) {
   while (!into.empty()) {
     SLUICE_CHECK(wait_ready(fd, POLLIN, deadline));
-    const ssize_t got = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
+    const ssize_t got = receive(fd, into, passed);
     if (got < 0 && is_retryable(errno)) continue;
     if (got == 0) return fail(ErrorCode::kPeerClosed, "the peer closed the connection");
     if (got < 0 && errno == ECONNRESET)
@@ -50,6 +103,10 @@ Status read_exactly(int fd, std::span<std::byte> into, FrameDeadline deadline) {
 }  // namespace
 
 Status write_frame(int fd, const Frame& frame, FrameDeadline deadline) {
+  return write_frame_with(-1, fd, frame, deadline);
+}
+
+Status write_frame_with(int passed_fd, int fd, const Frame& frame, FrameDeadline deadline) {
   const std::vector<std::byte> bytes = encode_frame(frame);
   if (bytes.size() > kFrameBytesMax)
     return fail(
@@ -57,8 +114,9 @@ Status write_frame(int fd, const Frame& frame, FrameDeadline deadline) {
         format("bootstrap frame of {} bytes (allowed: up to {})", bytes.size(), kFrameBytesMax));
   std::span<const std::byte> rest = bytes;
   while (!rest.empty()) {
-    const ssize_t sent = ::send(fd, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_some(fd, rest, passed_fd);
     if (sent >= 0) {
+      if (sent > 0) passed_fd = -1;
       rest = rest.subspan(static_cast<std::size_t>(sent));
     } else if (is_retryable(errno)) {
       SLUICE_CHECK(wait_ready(fd, POLLOUT, deadline));
@@ -72,11 +130,15 @@ Status write_frame(int fd, const Frame& frame, FrameDeadline deadline) {
 }
 
 Result<Frame> read_frame(int fd, FrameDeadline deadline) {
+  return read_frame_with(nullptr, fd, deadline);
+}
+
+Result<Frame> read_frame_with(Fd* passed, int fd, FrameDeadline deadline) {
   std::vector<std::byte> bytes(kFramePrefixBytes);
-  SLUICE_CHECK(read_exactly(fd, bytes, deadline));
+  SLUICE_CHECK(read_exactly(fd, bytes, deadline, passed));
   SLUICE_TRY(const std::size_t total, frame_bytes(bytes));
   bytes.resize(total);
-  SLUICE_CHECK(read_exactly(fd, std::span(bytes).subspan(kFramePrefixBytes), deadline));
+  SLUICE_CHECK(read_exactly(fd, std::span(bytes).subspan(kFramePrefixBytes), deadline, passed));
   return decode_frame(bytes);
 }
 

@@ -111,7 +111,9 @@ void fields(Io& io, Start& m) {
   io.list(m.memory_limit_bytes, wire::kDeviceCountMax, [&io](auto& limit) { io.number(limit); });
 }
 template <class Io>
-void fields(Io&, AttachData&) {}
+void fields(Io& io, AttachData& m) {
+  io.flag(m.offers_shared_memory);
+}
 template <class Io>
 void fields(Io& io, Answer& m) {
   io.flag(m.is_granted);

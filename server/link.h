@@ -23,8 +23,10 @@ struct Start {
   std::vector<std::uint64_t>
       memory_limit_bytes;  ///< per device of the session; 0 = the device's own size
 };
-struct AttachData {};  ///< carries the data connection's descriptor
-struct Answer {        ///< to the oldest unanswered Charge or QueryMemory
+struct AttachData {                   ///< carries the data connection's descriptor
+  bool offers_shared_memory = false;  ///< the client's next frame on it is SharedMemory
+};
+struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;
   std::uint64_t used_bytes = 0;  ///< by the tenant on that device, after the charge
   std::uint64_t limit_bytes = 0;

@@ -4,6 +4,8 @@
 #include "protocol/frame_io.h"
 #include "protocol/opcodes.h"
 #include "protocol/wire.h"
+#include "shim/data_channel.h"
+#include "shim/expect_frame.h"
 
 #include <cuda.h>
 #include <unistd.h>
@@ -16,8 +18,6 @@ namespace sluice::shim {
 namespace {
 
 constexpr std::chrono::seconds kConnectTimeout{3};
-/// The broker may have to start a worker and a driver before it answers.
-constexpr std::chrono::seconds kWelcomeTimeout{30};
 constexpr std::size_t kTokenBytesMax = 4096;
 
 std::string environment(const char* name) {
@@ -66,26 +66,14 @@ Result<wire::Hello> make_hello() {
   return hello;
 }
 
-/// The frame of the expected type; a refusal becomes an error with the server's own words.
-template <class Wanted>
-Result<Wanted> expect_frame(int fd) {
-  SLUICE_TRY(auto frame, wire::read_frame(fd, transport::Clock::now() + kWelcomeTimeout));
-  if (auto* wanted = std::get_if<Wanted>(&frame)) return std::move(*wanted);
-  if (const auto* refusal = std::get_if<wire::Refusal>(&frame))
-    return fail(ErrorCode::kPermission, "the server refused: " + refusal->message);
-  return fail(ErrorCode::kProtocol,
-              "the server answered with an unexpected frame; is another service on this address?");
-}
-
 Result<Connection> handshake(const transport::Address& address, const wire::Hello& hello) {
+  SLUICE_TRY(const TransportChoice choice,
+             parse_transport(environment("SLUICE_TRANSPORT"), address));
   Connection connection;
   SLUICE_TRY(connection.life_line, transport::connect_socket(address, kConnectTimeout));
   SLUICE_CHECK(wire::write_frame(connection.life_line.get(), hello));
   SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(connection.life_line.get()));
-  SLUICE_TRY(Fd data, transport::connect_socket(address, kConnectTimeout));
-  SLUICE_CHECK(wire::write_frame(data.get(), wire::Attach{connection.welcome.session_key}));
-  SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(data.get()));
-  connection.channel = transport::make_socket_channel(std::move(data));
+  SLUICE_TRY(connection.channel, open_data_channel(address, connection.welcome, choice));
   return connection;
 }
 

@@ -115,7 +115,7 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
                   : status.error());
       return kSessionLost;
     }
-    traffic_.bytes_sent.fetch_add(header.bytes, std::memory_order_relaxed);
+    traffic_.bytes_sent.fetch_add(header.bytes + record.staged_bytes, std::memory_order_relaxed);
     if (reply != nullptr || is_idle || !optimisations_.batching ||
         unflushed_records_.load(std::memory_order_relaxed) >= kFlushRecords ||
         channel_->unflushed_bytes() >= kFlushBytes) {

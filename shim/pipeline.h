@@ -40,6 +40,8 @@ struct Outgoing {
   std::initializer_list<Bytes> blobs;
   /// Gets the record's number before anything can come back for it.
   std::atomic<std::uint64_t>* seq = nullptr;
+  /// Bytes that travel beside it, in staging memory; for the statistics.
+  std::size_t staged_bytes = 0;
 };
 
 /// Takes the records that nobody asked for, on whichever thread reads. An error ends the session.
@@ -108,6 +110,12 @@ class Pipeline final : private wire::RecordHandler {
 
   [[nodiscard]] const Optimisations& optimisations() const { return optimisations_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
+  /// Memory that the worker sees as well, if the transport has some.
+  [[nodiscard]] std::span<std::byte> staging() const { return channel_->staging(); }
+  /// Bytes came in it.
+  void count_received(std::size_t bytes) noexcept {
+    traffic_.bytes_received.fetch_add(bytes, std::memory_order_relaxed);
+  }
   [[nodiscard]] const char* transport_name() const { return transport_name_; }
   /// Records appended so far.
   [[nodiscard]] std::uint64_t last_seq() const { return last_seq_.load(std::memory_order_relaxed); }

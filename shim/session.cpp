@@ -83,7 +83,11 @@ void Session::resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result) {
       completions_.on_marker_failed(seq, result);
       break;
     case wire::Opcode::copy_d2h:
+    case wire::Opcode::copy_d2h_staged:
       transfers_.on_read_failed(seq, result);
+      break;
+    case wire::Opcode::copy_h2d_staged:
+      transfers_.on_write_failed(seq);
       break;
     case wire::Opcode::host_func:
       host_functions_.on_launch_failed(seq, result);
@@ -100,6 +104,10 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
   switch (static_cast<wire::Opcode>(header.opcode)) {
     case wire::Opcode::host_data:
       return transfers_.on_host_data(header, body);
+    case wire::Opcode::host_data_staged:
+      return transfers_.on_host_data_staged(header, body);
+    case wire::Opcode::staging_free:
+      return transfers_.on_staging_free(body);
     case wire::Opcode::copy_credit:
       return transfers_.on_credit(body);
     case wire::Opcode::event_done:
@@ -129,8 +137,9 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       const auto opcode = static_cast<wire::Opcode>(push.fixed.opcode);
       resolve(opcode, header.seq, result);
       // Failed reads and markers are reported by those who asked for them.
-      const bool is_reported =
-          opcode == wire::Opcode::copy_d2h || opcode == wire::Opcode::stream_marker;
+      const bool is_reported = opcode == wire::Opcode::copy_d2h ||
+                               opcode == wire::Opcode::copy_d2h_staged ||
+                               opcode == wire::Opcode::stream_marker;
       if (!is_reported || is_sticky(result)) note_failure(result, header.context);
       return {};
     }

@@ -3,12 +3,17 @@
 #include "shim/decode.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace sluice::shim {
 namespace {
 
 /// A long device-to-host copy is asked for in pieces, so that the window can hold it back.
 constexpr std::size_t kReadPieceBytes = 4 * 1024 * 1024;
+/// Shorter copies travel in the pipeline: their bytes are still in the cache there, and a slot is
+/// worth more to a long one.
+constexpr std::size_t kStagedBytesMin = 16 * 1024;
+constexpr std::chrono::milliseconds kStagingPatience{20};
 /// From here on the service thread looks for credits even if nobody waits.
 constexpr std::size_t kCreditWatchBytes = wire::kCopyWindowBytes / 4;
 
@@ -38,20 +43,62 @@ CUresult Transfers::write(const Write& write) {
   }
   for (std::size_t offset = 0; offset < write.bytes;) {
     const std::size_t bytes = std::min(write.bytes - offset, wire::kPayloadBytesMax);
-    if (const CUresult lost = acquire(h2d_bytes_, bytes)) return lost;
-    wire::copy_h2d args{};
-    args.dst = write.destination + offset;
-    args.stream = write.stream;
-    args.data_bytes = bytes;
-    args.is_ordered = write.is_ordered ? 1 : 0;
-    const CUresult result = pipeline_.post({.opcode = args.kOpcode,
-                                            .context = write.context,
-                                            .fixed = detail::as_bytes(args),
-                                            .blobs = {Bytes(write.source + offset, bytes)}});
+    const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
+    const auto slot = take_slot(bytes, seq);
+    const CUresult result =
+        slot ? write_staged(write, offset, bytes, *slot, seq) : write_inline(write, offset, bytes);
     if (result != CUDA_SUCCESS) return result;
     offset += bytes;
   }
   return CUDA_SUCCESS;
+}
+
+CUresult Transfers::write_inline(const Write& write, std::size_t offset, std::size_t bytes) {
+  if (const CUresult lost = acquire(h2d_bytes_, bytes)) return lost;
+  wire::copy_h2d args{};
+  args.dst = write.destination + offset;
+  args.stream = write.stream;
+  args.data_bytes = bytes;
+  args.is_ordered = write.is_ordered ? 1 : 0;
+  return pipeline_.post({.opcode = args.kOpcode,
+                         .context = write.context,
+                         .fixed = detail::as_bytes(args),
+                         .blobs = {Bytes(write.source + offset, bytes)}});
+}
+
+CUresult Transfers::write_staged(const Write& write, std::size_t offset, std::size_t bytes,
+                                 std::uint64_t slot, const SharedSeq& seq) {
+  std::memcpy(slots_.memory(slot).data(), write.source + offset, bytes);
+  wire::copy_h2d_staged args{};
+  args.dst = write.destination + offset;
+  args.stream = write.stream;
+  args.bytes = bytes;
+  args.staging = slot;
+  args.is_ordered = write.is_ordered ? 1 : 0;
+  const CUresult result = pipeline_.post({.opcode = args.kOpcode,
+                                          .context = write.context,
+                                          .fixed = detail::as_bytes(args),
+                                          .blobs = {},
+                                          .seq = seq.get(),
+                                          .staged_bytes = bytes});
+  pipeline_.flush();  // the worker copies this piece while we fill the next
+  return result;
+}
+
+std::optional<std::uint64_t> Transfers::take_slot(std::size_t bytes, const SharedSeq& seq) {
+  if (bytes < kStagedBytesMin || !slots_.exist()) return std::nullopt;
+  auto slot = slots_.take(seq);
+  if (slot || is_staging_stuck_.load()) return slot;
+  // They come back while the device copies. If they do not, they wait behind work that may wait for
+  // this thread.
+  const auto until = Clock::now() + kStagingPatience;
+  const auto is_over = [&] {
+    if (!slot) slot = slots_.take(seq);
+    return slot || Clock::now() >= until;
+  };
+  static_cast<void>(pipeline_.wait_until(is_over));  // a loss shows when the piece is posted
+  if (!slot) is_staging_stuck_ = true;
+  return slot;
 }
 
 CUresult Transfers::read(const Read& read, bool waits) {
@@ -104,34 +151,57 @@ void Transfers::fail_announced(std::uint64_t id, CUresult result) {
 
 CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
   for (std::size_t offset = 0; offset < read.bytes;) {
-    const std::size_t bytes = std::min(read.bytes - offset, kReadPieceBytes);
-    if (const CUresult lost = acquire(d2h_bytes_, bytes)) return lost;
     const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
-    {
+    const std::size_t left = read.bytes - offset;
+    const auto slot = take_slot(std::min(left, StagingSlots::kSlotBytes), seq);
+    const std::size_t bytes = std::min(left, slot ? StagingSlots::kSlotBytes : kReadPieceBytes);
+    CUresult result = acquire(d2h_bytes_, bytes);
+    bool is_over = false;
+    if (result == CUDA_SUCCESS) {
       std::lock_guard lock(mutex_);
       const auto at = transfers_.find(id);
-      if (at == transfers_.end() || at->second.is_done) {
+      // If the first pieces failed, the rest would too.
+      is_over = at == transfers_.end() || at->second.is_done;
+      if (is_over) {
         d2h_bytes_.fetch_sub(bytes);
-        return CUDA_SUCCESS;  // the first pieces failed: the rest would too
+      } else {
+        at->second.requested += bytes;
+        at->second.piece_seqs.push_back(seq);
       }
-      at->second.requested += bytes;
-      at->second.piece_seqs.push_back(seq);
     }
-    wire::copy_d2h args{};
+    if (slot && (result != CUDA_SUCCESS || is_over)) static_cast<void>(slots_.give_back(*slot));
+    if (result != CUDA_SUCCESS || is_over) return result;
+    result = post_read(read, id, offset, bytes, slot, seq);
+    if (result != CUDA_SUCCESS) return result;
+    offset += bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Transfers::post_read(const Read& read, std::uint64_t id, std::size_t offset,
+                              std::size_t bytes, std::optional<std::uint64_t> slot,
+                              const SharedSeq& seq) {
+  const auto post = [&](auto& args) {
     args.src = read.source + offset;
     args.stream = read.stream;
     args.bytes = bytes;
     args.transfer = id;
     args.offset = offset;
-    const CUresult result = pipeline_.post({.opcode = args.kOpcode,
-                                            .context = read.context,
-                                            .fixed = detail::as_bytes(args),
-                                            .blobs = {},
-                                            .seq = seq.get()});
-    if (result != CUDA_SUCCESS) return result;
-    offset += bytes;
+    return pipeline_.post({.opcode = args.kOpcode,
+                           .context = read.context,
+                           .fixed = detail::as_bytes(args),
+                           .blobs = {},
+                           .seq = seq.get()});
+  };
+  if (!slot) {
+    wire::copy_d2h args{};
+    return post(args);
   }
-  return CUDA_SUCCESS;
+  wire::copy_d2h_staged args{};
+  args.staging = *slot;
+  const CUresult result = post(args);
+  pipeline_.flush();
+  return result;
 }
 
 bool Transfers::is_done(std::uint64_t id) const {
@@ -169,21 +239,43 @@ void Transfers::finish(std::uint64_t id, Transfer& transfer, CUresult result) {
 
 Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
   SLUICE_TRY(const auto push, decode<wire::host_data>(body));
-  const Bytes data = push.blobs[0];
+  return take_host_data(push.fixed.transfer, push.fixed.offset, push.blobs[0],
+                        static_cast<CUresult>(header.result));
+}
+
+Status Transfers::on_host_data_staged(const wire::RecordHeader& header, Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::host_data_staged>(body));
+  const std::span<std::byte> slot = slots_.memory(push.fixed.staging);
+  if (push.fixed.bytes > slot.size())
+    return fail(ErrorCode::kProtocol, "host data beyond its staging memory");
+  pipeline_.count_received(push.fixed.bytes);
+  SLUICE_CHECK(take_host_data(push.fixed.transfer, push.fixed.offset, slot.first(push.fixed.bytes),
+                              static_cast<CUresult>(header.result)));
+  is_staging_stuck_ = false;
+  return slots_.give_back(push.fixed.staging);
+}
+
+Status Transfers::on_staging_free(Bytes body) {
+  SLUICE_TRY(const auto push, decode<wire::staging_free>(body));
+  is_staging_stuck_ = false;
+  return slots_.give_back(push.fixed.staging);
+}
+
+Status Transfers::take_host_data(std::uint64_t id, std::uint64_t offset, Bytes data,
+                                 CUresult result) {
   std::lock_guard lock(mutex_);
-  const auto at = transfers_.find(push.fixed.transfer);
+  const auto at = transfers_.find(id);
   if (at == transfers_.end() || at->second.is_done) {
     // The rest of a transfer that failed already.
-    if (push.fixed.transfer != 0 && push.fixed.transfer <= last_id_) return {};
+    if (id != 0 && id <= last_id_) return {};
     return fail(ErrorCode::kProtocol, "host data for a transfer that was never asked for");
   }
   Transfer& transfer = at->second;
-  if (header.result != CUDA_SUCCESS) {
-    finish(at->first, transfer, static_cast<CUresult>(header.result));
+  if (result != CUDA_SUCCESS) {
+    finish(at->first, transfer, result);
     return {};
   }
-  if (push.fixed.offset != transfer.received ||
-      data.size() > transfer.requested - transfer.received)
+  if (offset != transfer.received || data.size() > transfer.requested - transfer.received)
     return fail(ErrorCode::kProtocol, "host data out of order or beyond its transfer");
   if (!data.empty())
     std::memcpy(transfer.destination + transfer.received, data.data(), data.size());
@@ -194,6 +286,7 @@ Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
 }
 
 bool Transfers::on_read_failed(std::uint64_t seq, CUresult result) {
+  slots_.give_back_of(seq);
   std::lock_guard lock(mutex_);
   for (auto& [id, transfer] : transfers_) {
     if (transfer.is_done) continue;

@@ -7,6 +7,7 @@
 #include "protocol/session.h"
 #include "shim/errors.h"
 #include "shim/pipeline.h"
+#include "shim/staging_slots.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace sluice::shim {
 /// Thread-safe.
 class Transfers {
  public:
-  Transfers(Pipeline& pipeline, Deferred& deferred) : pipeline_(pipeline), deferred_(deferred) {}
+  Transfers(Pipeline& pipeline, Deferred& deferred)
+      : pipeline_(pipeline), deferred_(deferred), slots_(pipeline.staging()) {}
 
   struct Read {
     CUdeviceptr source = 0;
@@ -53,10 +55,13 @@ class Transfers {
   CUresult settle(const void* address, std::size_t bytes);
 
   Status on_host_data(const wire::RecordHeader& header, Bytes body);
+  Status on_host_data_staged(const wire::RecordHeader& header, Bytes body);
   Status on_credit(Bytes body);
+  Status on_staging_free(Bytes body);
   /// The copy_d2h with that number failed without any host data. False if it is none of ours (any
   /// more).
   bool on_read_failed(std::uint64_t seq, CUresult result);
+  void on_write_failed(std::uint64_t seq) { slots_.give_back_of(seq); }
 
   /// Bytes under way to the device that the worker has not taken over yet.
   [[nodiscard]] std::size_t h2d_under_way() const { return h2d_bytes_.load(); }
@@ -76,12 +81,22 @@ class Transfers {
   /// Waits for room in a window and takes it.
   CUresult acquire(std::atomic<std::size_t>& under_way, std::size_t bytes);
   CUresult request_pieces(std::uint64_t id, const Read& read);
+  /// A slot for a piece of a copy, or none if the piece shall travel in the pipeline.
+  std::optional<std::uint64_t> take_slot(std::size_t bytes, const SharedSeq& seq);
+  CUresult write_staged(const Write& write, std::size_t offset, std::size_t bytes,
+                        std::uint64_t slot, const SharedSeq& seq);
+  CUresult write_inline(const Write& write, std::size_t offset, std::size_t bytes);
+  CUresult post_read(const Read& read, std::uint64_t id, std::size_t offset, std::size_t bytes,
+                     std::optional<std::uint64_t> slot, const SharedSeq& seq);
+  Status take_host_data(std::uint64_t id, std::uint64_t offset, Bytes data, CUresult result);
   [[nodiscard]] bool is_done(std::uint64_t id) const;
   [[nodiscard]] bool touches(const std::byte* address, std::size_t bytes) const;
   void finish(std::uint64_t id, Transfer& transfer, CUresult result);
 
   Pipeline& pipeline_;
   Deferred& deferred_;
+  StagingSlots slots_;
+  std::atomic<bool> is_staging_stuck_{false};  ///< nothing has come back for long
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, Transfer> transfers_;
   std::uint64_t last_id_ = 0;

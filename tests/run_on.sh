@@ -1,11 +1,11 @@
 #!/bin/bash
 # run_on.sh BUILD_DIR TARGET PROGRAM ARGS...: runs a program on one conformance target:
 #   driver (softgpu in the process) | driver+strict (the same, SOFTGPU_STRICT=1) | shim+loop (worker in the process) |
-#   shim+unix | shim+tcp (sluice run --local)
+#   shim+shm | shim+unix | shim+tcp (sluice run --local)
 set -eu
 build=$(realpath "$1"); target=$2; shift 2
 export SLUICE_TEST_TARGET=$target
-unset SLUICE_SERVER SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE
+unset SLUICE_SERVER SLUICE_TRANSPORT SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE
 # Tests run side by side: each has the memory of a software GPU to itself.
 export SOFTGPU_ACCOUNT=test_$$
 trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
@@ -23,7 +23,8 @@ case $target in
   shim+loop)
     SLUICE_LOOP_DRIVER=$build/lib/softgpu/libcuda.so.1 \
       LD_LIBRARY_PATH=$build/lib/loop:$build/lib/sluice LD_PRELOAD=$preload "$@" ;;
+  shim+shm) "$build/bin/sluice" run --local --transport shm $audit -- "$@" ;;
   shim+unix) "$build/bin/sluice" run --local --transport unix $audit -- "$@" ;;
   shim+tcp) "$build/bin/sluice" run --local --transport tcp $audit -- "$@" ;;
-  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+unix, shim+tcp)" >&2; exit 2 ;;
+  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+shm, shim+unix, shim+tcp)" >&2; exit 2 ;;
 esac

@@ -114,13 +114,6 @@ void set_stream_options(int socket_fd);
 
 /// Wraps a connected stream socket (UNIX or TCP), whose options stay as they are.
 std::unique_ptr<Channel> make_socket_channel(Fd socket);
-/// Memory for make_shm_channel(), to be passed to the other end (SCM_RIGHTS).
-Result<Fd> make_shared_memory();
-enum class ShmSide { kClient, kServer };
-/// Both ends, on one host, give descriptors of the same memory and the ends of one UNIX socket, by
-/// which each learns that the other is gone. Err(kProtocol): this memory is not as
-/// make_shared_memory() made it.
-Result<std::unique_ptr<Channel>> make_shm_channel(Fd memory, Fd socket, ShmSide side);
 /// Two ends in one process.
 struct LoopPair {
   std::unique_ptr<Channel> client, server;

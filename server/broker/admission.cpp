@@ -75,7 +75,8 @@ void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& 
 wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   wire::Welcome welcome;
   welcome.protocol_version = wire::kProtocolVersion;
-  welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly;
+  welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
+                         wire::kFeatureSharedMemory;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
   welcome.heartbeat_ms = static_cast<std::uint32_t>(options_.config.heartbeat.count());
@@ -97,7 +98,8 @@ void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach
     const int no = 0;
     ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
     if (!send(*client, wire::Attached{}) ||
-        !link::send_message(session->worker.link.get(), link::AttachData{}, client->fd.get())) {
+        !link::send_message(session->worker.link.get(),
+                            link::AttachData{attach.offers_shared_memory != 0}, client->fd.get())) {
       close_client(client);
       return end_session(session);
     }

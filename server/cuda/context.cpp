@@ -57,6 +57,7 @@ CUresult destroy(Worker& worker, CUcontext context, bool is_reset) {
     worker.completer().forget(context);
     worker.meter().forget(context);
     worker.staging().forget(context);
+    worker.shared_staging().forget(context);
     worker.graphs->forget(context);
     worker.shadows().forget(context);
   }

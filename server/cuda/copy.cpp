@@ -1,5 +1,5 @@
-// Copies, through pinned staging memory. The shim's windows bound how many are in
-// use.
+// Copies, through pinned staging memory: that which the client shares, or our own, of which the
+// shim's windows bound how much is in use.
 #include "common/log.h"
 #include "server/cuda/deferred.h"
 
@@ -27,35 +27,96 @@ std::byte* take_staging(Worker& worker, std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+struct Upload {
+  CUdeviceptr destination = 0;
+  const std::byte* source = nullptr;  ///< pinned
+  std::size_t bytes = 0;
+  bool is_ordered = false;
+};
+
+/// Issues the copy; `release` runs when the source is no longer needed, if this succeeds.
+template <class Release>
+CUresult issue(Call& call, const Upload& upload, CUstream stream, Release release) {
+  Worker& worker = call.worker();
+  worker.begin_work(stream);
+  const CUresult result =
+      call.driver().cuMemcpyHtoDAsync_v2(upload.destination, upload.source, upload.bytes, stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (upload.is_ordered) worker.note_upload(stream);
+  worker.after_stream(stream, Completer::Kind::kData,
+                      [&worker, request = call.header(), release](CUresult done) {
+                        release();
+                        if (done != CUDA_SUCCESS) worker.report_failure(request, done);
+                      });
+  return CUDA_SUCCESS;
+}
+
+/// The same from memory that is not pinned, which has been read on return; `release` runs when the
+/// copy is over, well or not.
+template <class Release>
+CUresult issue_copied(Call& call, Upload upload, CUstream stream, Release release) {
+  Worker& worker = call.worker();
+  std::byte* slot = take_staging(worker, upload.bytes);
+  if (slot == nullptr) {
+    release();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  std::memcpy(slot, upload.source, upload.bytes);
+  upload.source = slot;
+  const auto give_back = [&worker, release, slot, context = worker.current(),
+                          bytes = upload.bytes] {
+    worker.staging().give_back(context, slot, bytes);
+    release();
+  };
+  const CUresult result = issue(call, upload, stream, give_back);
+  if (result != CUDA_SUCCESS) give_back();
+  return result;
+}
+
+}  // namespace
+
 CUresult handle(Call& call, const wire::copy_h2d& args, wire::copy_h2d::Reply&) {
   Worker& worker = call.worker();
-  const wire::RecordHeader request = call.header();
   const Bytes data = call.blob(0);
+  const auto credit = [&worker, request = call.header(), bytes = data.size()] {
+    push_credit(worker, request, bytes, 0);
+  };
   const auto refuse = [&](CUresult why) {
-    push_credit(worker, request, data.size(), 0);
+    credit();
     return why;
   };
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return refuse(bad);
   if (data.size() > StagingPool::kBlockBytes) return refuse(CUDA_ERROR_INVALID_VALUE);
-  std::byte* slot = take_staging(worker, data.size());
-  if (slot == nullptr) return refuse(CUDA_ERROR_OUT_OF_MEMORY);
-  std::memcpy(slot, data.data(), data.size());
-  worker.begin_work(stream);
-  const CUcontext context = worker.current();
-  const CUresult result = call.driver().cuMemcpyHtoDAsync_v2(args.dst, slot, data.size(), stream);
-  if (result != CUDA_SUCCESS) {
-    worker.staging().give_back(context, slot, data.size());
-    return refuse(result);
-  }
-  if (args.is_ordered != 0) worker.note_upload(stream);
-  worker.after_stream(stream, Completer::Kind::kData,
-                      [&worker, context, slot, request, bytes = data.size()](CUresult done) {
-                        worker.staging().give_back(context, slot, bytes);
-                        push_credit(worker, request, bytes, 0);
-                        if (done != CUDA_SUCCESS) worker.report_failure(request, done);
-                      });
-  return CUDA_SUCCESS;
+  return issue_copied(call, {args.dst, data.data(), data.size(), args.is_ordered != 0}, stream,
+                      credit);
+}
+
+CUresult handle(Call& call, const wire::copy_h2d_staged& args, wire::copy_h2d_staged::Reply&) {
+  Worker& worker = call.worker();
+  const auto release = [&worker, request = call.header(), staging = args.staging] {
+    wire::staging_free push{};
+    push.staging = staging;
+    worker.outbox().push(push, request, CUDA_SUCCESS);
+    worker.outbox().flush();  // the client may wait for nothing but this
+  };
+  const auto refuse = [&](CUresult why) {
+    release();
+    return why;
+  };
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.stream, &stream)) return refuse(bad);
+  const std::byte* const source = worker.shared_staging().piece(args.staging, args.bytes);
+  if (source == nullptr || args.bytes > StagingPool::kBlockBytes)
+    return refuse(CUDA_ERROR_INVALID_VALUE);
+  worker.count_staged(args.bytes, 0);
+  const Upload upload{args.dst, source, args.bytes, args.is_ordered != 0};
+  if (!worker.shared_staging().is_registered(worker.current()))
+    return issue_copied(call, upload, stream, release);
+  const CUresult result = issue(call, upload, stream, release);
+  return result == CUDA_SUCCESS ? result : refuse(result);
 }
 
 namespace {
@@ -104,6 +165,50 @@ CUresult handle(Call& call, const wire::copy_d2h& args, wire::copy_d2h::Reply&) 
                         });
     at += bytes;
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_staged::Reply&) {
+  Worker& worker = call.worker();
+  const auto answer = [&worker, request = call.header(), args](CUresult done) {
+    wire::host_data_staged push{};
+    push.transfer = args.transfer;
+    push.offset = args.offset;
+    push.bytes = done == CUDA_SUCCESS ? args.bytes : 0;
+    push.staging = args.staging;
+    worker.count_staged(0, push.bytes);
+    worker.outbox().push(push, request, done);
+    worker.outbox().flush();  // the client copies this piece while the next comes
+  };
+  const auto refuse = [&](CUresult why) {
+    answer(why);
+    return why;
+  };
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.stream, &stream)) return refuse(bad);
+  std::byte* const target = worker.shared_staging().piece(args.staging, args.bytes);
+  if (target == nullptr || args.bytes > StagingPool::kBlockBytes)
+    return refuse(CUDA_ERROR_INVALID_VALUE);
+  const CUcontext context = worker.current();
+  const bool is_direct = worker.shared_staging().is_registered(context);
+  std::byte* const into = is_direct ? target : take_staging(worker, args.bytes);
+  if (into == nullptr) return refuse(CUDA_ERROR_OUT_OF_MEMORY);
+  worker.begin_work(stream);
+  const auto give_back = [&worker, context, is_direct, into, bytes = args.bytes] {
+    if (!is_direct) worker.staging().give_back(context, into, bytes);
+  };
+  const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(into, args.src, args.bytes, stream);
+  if (result != CUDA_SUCCESS) {
+    give_back();
+    return refuse(result);
+  }
+  worker.after_stream(
+      stream, Completer::Kind::kData,
+      [answer, give_back, is_direct, into, target, bytes = args.bytes](CUresult done) {
+        if (!is_direct && done == CUDA_SUCCESS) std::memcpy(target, into, bytes);
+        give_back();
+        answer(done);
+      });
   return CUDA_SUCCESS;
 }
 

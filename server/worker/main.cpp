@@ -3,6 +3,7 @@
 // is.
 #include "common/log.h"
 #include "server/worker/broker_ledger.h"
+#include "server/worker/data_channel.h"
 #include "server/worker/driver_start.h"
 #include "server/worker/worker.h"
 
@@ -17,11 +18,12 @@
 namespace sluice::server {
 namespace {
 
-Result<Fd> await_data_channel() {
+Result<std::unique_ptr<transport::Channel>> await_data_channel() {
   SLUICE_TRY(link::Received received, link::receive_message(link::kWorkerLinkFd));
-  if (!std::holds_alternative<link::AttachData>(received.message) || !received.passed.valid())
+  const auto* attach = std::get_if<link::AttachData>(&received.message);
+  if (attach == nullptr || !received.passed.valid())
     return fail(ErrorCode::kProtocol, "expected the data connection");
-  return std::move(received.passed);
+  return open_data_channel(std::move(received.passed), attach->offers_shared_memory);
 }
 
 Status serve(const link::Start& start) {
@@ -32,9 +34,9 @@ Status serve(const link::Start& start) {
     return fail(ready.error());
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
-  SLUICE_TRY(Fd data, await_data_channel());
+  SLUICE_TRY(auto channel, await_data_channel());
   BrokerLedger ledger(link::kWorkerLinkFd);
-  Worker worker(driver, transport::make_socket_channel(std::move(data)), ledger);
+  Worker worker(driver, std::move(channel), ledger);
   if (!worker.device_output().take_from_sink(start.driver_path)) {
     SLUICE_CHECK(worker.device_output().take_stdout());
     worker.completer().flush_prints();

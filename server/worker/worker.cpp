@@ -21,7 +21,9 @@ HandleTable& handle_table(Call& call) {
 }
 void note_stream_work(Call& call, CUstream stream) {
   call.worker().note_work(
-      stream, call.header().opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d));
+      stream,
+      call.header().opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d) ||
+          call.header().opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d_staged));
 }
 
 Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> channel,
@@ -33,6 +35,7 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       ledger_(ledger),
       outbox_(*channel_),
       staging_(driver),
+      shared_staging_(driver, channel_->staging()),
       meter_(driver),
       pools_(driver, ledger),
       upload_order_(driver),
@@ -260,7 +263,7 @@ link::Stats Worker::stats() const {
   out.waits = waits_;
   out.pending_calls = out.waits - answers;
   out.bytes_in = received_bytes_;
-  out.bytes_out = outbox_.sent_bytes();
+  out.bytes_out = outbox_.sent_bytes() + staged_bytes_;
   out.gpu_us = meter_.busy_us();
   out.memory_peak_bytes = memory_peak_bytes;
   return out;

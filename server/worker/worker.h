@@ -18,6 +18,7 @@
 #include "server/worker/outbox.h"
 #include "server/worker/pools.h"
 #include "server/worker/shadows.h"
+#include "server/worker/shared_staging.h"
 #include "server/worker/staging.h"
 #include "server/worker/streams.h"
 #include "server/worker/upload_order.h"
@@ -64,6 +65,12 @@ class Worker final : private wire::RecordHandler {
   Completer& completer() { return completer_; }
   Outbox& outbox() { return outbox_; }
   StagingPool& staging() { return staging_; }
+  SharedStaging& shared_staging() { return shared_staging_; }
+  /// Bytes of the program that came or go in it, for the statistics.
+  void count_staged(std::uint64_t received_bytes, std::uint64_t sent_bytes) {
+    received_bytes_ += received_bytes;
+    staged_bytes_ += sent_bytes;
+  }
   LedgerLink& ledger() { return ledger_; }
   GpuMeter& meter() { return meter_; }
   UploadOrder& upload_order() { return upload_order_; }
@@ -155,6 +162,7 @@ class Worker final : private wire::RecordHandler {
   LedgerLink& ledger_;
   Outbox outbox_;
   StagingPool staging_;
+  SharedStaging shared_staging_;
   GpuMeter meter_;
   PoolCharges pools_;
   UploadOrder upload_order_;
@@ -165,7 +173,8 @@ class Worker final : private wire::RecordHandler {
   CUcontext current_ = nullptr;
   std::uint32_t current_id_ = 0;
   std::uint64_t last_seq_ = 0;
-  std::atomic<std::uint64_t> calls_{0}, waits_{0}, answers_{0}, received_bytes_{0};
+  std::atomic<std::uint64_t> calls_{0}, waits_{0}, answers_{0}, received_bytes_{0},
+      staged_bytes_{0};
   Completer completer_;  ///< last: its thread uses all of the above
 };
 

@@ -40,6 +40,8 @@ std::vector<std::vector<std::uint8_t>> fuzz_corpus() {
                                 welcome,
                                 wire::Refusal{wire::RefusalCode::kWrongToken, "wrong token"},
                                 wire::Attach{key},
+                                wire::SharedMemory{1},
+                                wire::SharedMemoryAnswer{0, "no"},
                                 wire::Attached{},
                                 wire::Ping{1},
                                 wire::Pong{1, 2},

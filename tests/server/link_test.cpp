@@ -65,6 +65,7 @@ TEST_F(LinkTest, PassesADescriptor) {
   const Fd read_end(pipe_ends[0]);
   const Fd write_end(pipe_ends[1]);
   round_trip(AttachData{}, write_end.get());
+  round_trip(AttachData{true}, write_end.get());
   ASSERT_TRUE(passed_.valid());
   EXPECT_EQ(1, ::write(passed_.get(), "x", 1));
   char c = 0;

@@ -54,8 +54,8 @@ class FakeServer final : private wire::RecordHandler {
   /// Gets every record first; true = it is dealt with. Runs on the server's thread.
   using Hook = std::function<bool(FakeServer&, const Received&)>;
 
-  explicit FakeServer(Hook hook = {}) : hook_(std::move(hook)), assembler_(*this) {
-    auto pair = transport::make_loop_pair();
+  explicit FakeServer(Hook hook = {}, transport::LoopPair pair = transport::make_loop_pair())
+      : hook_(std::move(hook)), assembler_(*this) {
     channel_ = std::move(pair.server);
     client_end_ = std::move(pair.client);
     thread_ = std::thread([this] { serve(); });
@@ -84,6 +84,8 @@ class FakeServer final : private wire::RecordHandler {
   }
 
   void die() { channel_->close(); }
+  /// The memory that the client sees as well, if the channel has some.
+  std::span<std::byte> staging() { return channel_->staging(); }
 
   template <class Record>
   void push(const Record& record, Bytes blob = {}, CUresult result = CUDA_SUCCESS,
@@ -226,7 +228,10 @@ class FakeServer final : private wire::RecordHandler {
 class ShimTest : public ::testing::Test {
  protected:
   void start(FakeServer::Hook hook = {}, Fd life_line = Fd()) {
-    server_ = std::make_unique<FakeServer>(std::move(hook));
+    start_on(transport::make_loop_pair(), std::move(hook), std::move(life_line));
+  }
+  void start_on(transport::LoopPair pair, FakeServer::Hook hook = {}, Fd life_line = Fd()) {
+    server_ = std::make_unique<FakeServer>(std::move(hook), std::move(pair));
     auto shared = std::make_shared<Fd>(std::move(life_line));
     shim::set_connector_for_test([this, shared]() -> Result<shim::Connection> {
       return server_->connection(std::move(*shared));

@@ -346,8 +346,8 @@ TEST_P(ChannelTest, NamesItselfAndItsLimits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest,
-                         ::testing::Values("loop", "unix", "tcp", "shm", "loop_faulty", "unix_faulty",
-                                           "tcp_faulty", "shm_faulty"),
+                         ::testing::Values("loop", "unix", "tcp", "shm", "loop_faulty",
+                                           "unix_faulty", "tcp_faulty", "shm_faulty"),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace

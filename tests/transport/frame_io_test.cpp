@@ -3,9 +3,13 @@
 #include "common/fd.h"
 #include "joining_thread.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <thread>
 
 namespace sluice::wire {
@@ -47,6 +51,58 @@ TEST_F(FrameIoTest, CarriesFramesAndLeavesWhatFollows) {
   char rest[16] = {};
   EXPECT_EQ(::recv(b_.get(), rest, sizeof rest, MSG_DONTWAIT), 4);
   EXPECT_STREQ(rest, "rest");
+}
+
+TEST_F(FrameIoTest, PassesADescriptorBesideAFrame) {
+  // Broken: the worker never gets the memory that it should share.
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd read_end(ends[0]), write_end(ends[1]);
+  ASSERT_TRUE(write_frame_with(write_end.get(), a_.get(), SharedMemory{1}));
+  ASSERT_TRUE(write_frame(a_.get(), Attached{}));
+  Fd passed;
+  const Result<Frame> frame = read_frame_with(&passed, b_.get(), in(seconds(60)));
+  ASSERT_TRUE(frame) << frame.error().message;
+  EXPECT_EQ(*frame, Frame(SharedMemory{1}));
+  ASSERT_TRUE(passed.valid());
+  EXPECT_EQ(::fcntl(passed.get(), F_GETFD), FD_CLOEXEC);
+  ASSERT_EQ(::write(passed.get(), "x", 1), 1);
+  char c = 0;
+  EXPECT_EQ(::read(read_end.get(), &c, 1), 1);
+  Fd none;
+  EXPECT_TRUE(read_frame_with(&none, b_.get(), in(seconds(60))));
+  EXPECT_FALSE(none.valid());
+}
+
+TEST_F(FrameIoTest, KeepsOneOfManyDescriptorsAndClosesTheRest) {
+  // Broken: a client uses up the worker's descriptors.
+  const std::vector<std::byte> bytes = encode_frame(SharedMemory{1});
+  constexpr std::size_t kMany = 16;
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMany * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  cmsghdr* c = CMSG_FIRSTHDR(&header);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(kMany * sizeof(int));
+  int fds[kMany];
+  std::fill_n(fds, kMany, a_.get());
+  std::memcpy(CMSG_DATA(c), fds, sizeof fds);
+  ASSERT_GT(::sendmsg(a_.get(), &header, 0), 0);
+  const int before = ::dup(0);
+  ::close(before);
+  {
+    Fd passed;
+    ASSERT_TRUE(read_frame_with(&passed, b_.get(), in(seconds(60))));
+    EXPECT_TRUE(passed.valid());
+  }
+  const int after = ::dup(0);
+  ::close(after);
+  EXPECT_EQ(before, after) << "descriptors are left open";
 }
 
 TEST_F(FrameIoTest, ReadsAFrameThatArrivesByteByByte) {

@@ -1,9 +1,9 @@
 #include "pairs.h"
 
+#include "shm_pair.h"
 #include "transport/fault/fault_channel.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -38,8 +38,8 @@ std::array<Fd, 2> make_sockets(const std::string& kind) {
   return {std::move(client), must(accept_socket(listener.get()))};
 }
 
-std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, ShmSide side) {
-  return must(make_shm_channel(Fd(::dup(memory_fd)), std::move(socket), side));
+std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, shm::Side side) {
+  return shm::make_channel(must(shm::adopt_memory(memory_fd)), std::move(socket), side);
 }
 
 Pair make_pair(const std::string& kind) {
@@ -57,10 +57,8 @@ Pair make_pair(const std::string& kind) {
     return {std::move(loop.client), std::move(loop.server)};
   }
   if (kind == "shm") {
-    const Fd memory = must(make_shared_memory());
-    std::array<Fd, 2> sockets = make_sockets("unix");
-    return {make_shm_end(memory.get(), std::move(sockets[0]), ShmSide::kClient),
-            make_shm_end(memory.get(), std::move(sockets[1]), ShmSide::kServer)};
+    LoopPair ends = make_shm_pair();
+    return {std::move(ends.client), std::move(ends.server)};
   }
   std::array<Fd, 2> sockets = make_sockets(kind);
   return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};

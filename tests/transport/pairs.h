@@ -1,6 +1,7 @@
 // Connected channel ends of every kind, and the helpers that the transport tests share.
 #pragma once
 
+#include "transport/shm/memory.h"
 #include "transport/transport.h"
 
 #include <array>
@@ -13,11 +14,11 @@ namespace sluice::transport::testing {
 struct Pair {
   std::unique_ptr<Channel> client, server;
 };
-/// Kinds: loop, unix, tcp, shm; with the suffix "_faulty" both ends send and deliver in odd pieces, with
-/// delays.
+/// Kinds: loop, unix, tcp, shm; with the suffix "_faulty" both ends send and deliver in odd pieces,
+/// with delays.
 Pair make_pair(const std::string& kind);
 /// An end of a channel over that memory; `memory_fd` stays the caller's.
-std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, ShmSide side);
+std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, shm::Side side);
 /// Two connected sockets; `kind` is unix or tcp. TCP goes through listen, connect and accept.
 std::array<Fd, 2> make_sockets(const std::string& kind);
 

@@ -32,18 +32,17 @@ class OtherProcess {
   template <class Body>
   explicit OtherProcess(const Body& body) {
     std::array<Fd, 2> sockets = make_sockets("unix");
-    auto memory = make_shared_memory();
+    auto memory = shm::make_memory();
     if (!memory) std::abort();
     pid_ = ::fork();
     if (pid_ == 0) {
       sockets[0].reset();
-      const auto server =
-          make_shm_end(memory->get(), std::move(sockets[1]), ShmSide::kServer);
+      const auto server = make_shm_end(memory->fd.get(), std::move(sockets[1]), shm::Side::kServer);
       body(*server);
       ::_exit(0);
     }
     sockets[1].reset();
-    channel_ = make_shm_end(memory->get(), std::move(sockets[0]), ShmSide::kClient);
+    channel_ = make_shm_end(memory->fd.get(), std::move(sockets[0]), shm::Side::kClient);
   }
   ~OtherProcess() { kill(); }
   OtherProcess(const OtherProcess&) = delete;

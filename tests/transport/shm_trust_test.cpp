@@ -23,12 +23,10 @@ Fd memfd(std::size_t bytes, int seals) {
   return fd;
 }
 
-void expect_refused(Fd memory, const char* why) {
-  std::array<Fd, 2> sockets = make_sockets("unix");
-  const auto channel =
-      make_shm_channel(std::move(memory), std::move(sockets[0]), ShmSide::kServer);
-  ASSERT_FALSE(channel) << why;
-  EXPECT_EQ(channel.error().code, ErrorCode::kProtocol) << why;
+void expect_refused(const Fd& memory, const char* why) {
+  const auto mapping = shm::adopt_memory(memory.get());
+  ASSERT_FALSE(mapping) << why;
+  EXPECT_EQ(mapping.error().code, ErrorCode::kProtocol) << why;
 }
 
 TEST(ShmTrust, MemoryWhoseSizeIsNotSealedIsRefused) {
@@ -52,27 +50,25 @@ TEST(ShmTrust, WhatIsNoMemoryIsRefused) {
   Fd file(::mkstemp(path));
   ::unlink(path);
   ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(shm::kMemoryBytes)), 0);
-  expect_refused(std::move(file), "a file");
+  expect_refused(file, "a file");
 }
 
 TEST(ShmTrust, OwnMemoryIsAsAReceiverWantsItAndCannotBeResized) {
-  const auto memory = make_shared_memory();
+  const auto memory = shm::make_memory();
   ASSERT_TRUE(memory);
-  EXPECT_TRUE(shm::check_memory(memory->get()));
-  EXPECT_NE(::ftruncate(memory->get(), 0), 0);
-  EXPECT_NE(::ftruncate(memory->get(), static_cast<off_t>(2 * shm::kMemoryBytes)), 0);
+  EXPECT_TRUE(shm::adopt_memory(memory->fd.get()));
+  EXPECT_NE(::ftruncate(memory->fd.get(), 0), 0);
+  EXPECT_NE(::ftruncate(memory->fd.get(), static_cast<off_t>(2 * shm::kMemoryBytes)), 0);
 }
 
 /// One honest end, and the memory as a dishonest one sees it.
 class Liar : public ::testing::Test {
  protected:
   Liar() {
-    auto memory = make_shared_memory();
+    auto memory = shm::make_memory();
     if (!memory) std::abort();
-    server_ = make_shm_end(memory->get(), std::move(sockets_[1]), ShmSide::kServer);
-    auto mapping = shm::Mapping::map(memory->get());
-    if (!mapping) std::abort();
-    memory_.emplace(std::move(*mapping));
+    server_ = make_shm_end(memory->fd.get(), std::move(sockets_[1]), shm::Side::kServer);
+    memory_.emplace(std::move(memory->mapping));
   }
   Error poll() {
     PatternSink sink;

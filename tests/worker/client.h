@@ -37,9 +37,9 @@ class WorkerClient : public ::testing::Test, private wire::RecordHandler {
  protected:
   static constexpr std::uint32_t kContext = 1;
 
-  void start(std::uint64_t limit_bytes = 0) {
+  void start(std::uint64_t limit_bytes = 0,
+             transport::LoopPair pair = transport::make_loop_pair()) {
     ledger_ = std::make_unique<server::LocalLedger>(limit_bytes);
-    auto pair = transport::make_loop_pair();
     channel_ = std::move(pair.client);
     worker_ = std::make_unique<server::Worker>(driver_.table, std::move(pair.server), *ledger_);
     thread_ = std::thread([this] { ended_ = worker_->run(); });

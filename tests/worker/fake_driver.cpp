@@ -38,6 +38,11 @@ void FakeDriver::fill() {
     *p = self->host_.back().get();
     return CUDA_SUCCESS;
   };
+  table.cuMemHostRegister_v2 = [](void*, std::size_t, unsigned) {
+    const std::lock_guard lock(self->mutex_);
+    self->note("register");
+    return self->register_result;
+  };
 }
 
 void FakeDriver::fill_contexts() {
@@ -112,14 +117,16 @@ void FakeDriver::fill_streams() {
     self->issue(stream);
     return CUDA_SUCCESS;
   };
-  table.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void*, std::size_t, CUstream stream) {
+  table.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void* from, std::size_t, CUstream stream) {
     const std::lock_guard lock(self->mutex_);
     self->issue(stream);
+    self->copied_from_ = from;
     return CUDA_SUCCESS;
   };
   table.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr, std::size_t bytes, CUstream stream) {
     const std::lock_guard lock(self->mutex_);
     self->issue(stream);
+    self->copied_to_ = to;
     std::memset(to, 0x5A, bytes);
     return CUDA_SUCCESS;
   };

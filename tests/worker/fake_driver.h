@@ -44,6 +44,7 @@ class FakeDriver {
       [](const void*, unsigned, CUjit_option*, void**) { return CUDA_SUCCESS; };
   std::vector<std::pair<std::size_t, std::size_t>> layout = {{0, 8}, {8, 4}};
   std::size_t alloc_bytes_max = kDeviceBytes;
+  CUresult register_result = CUDA_SUCCESS;
 
   // ---- the device
   /// What is issued in the streams from here on stays unfinished.
@@ -89,6 +90,15 @@ class FakeDriver {
     const std::lock_guard lock(mutex_);
     return created_;
   }
+  /// From where the last upload was read, and where the last download went.
+  const void* copied_from() {
+    const std::lock_guard lock(mutex_);
+    return copied_from_;
+  }
+  void* copied_to() {
+    const std::lock_guard lock(mutex_);
+    return copied_to_;
+  }
   std::vector<std::byte> launched_params() {
     const std::lock_guard lock(mutex_);
     return params_;
@@ -131,6 +141,8 @@ class FakeDriver {
   CUcontext primary_ = nullptr;
   unsigned primary_retains_ = 0;
   std::vector<std::byte> params_;
+  const void* copied_from_ = nullptr;
+  void* copied_to_ = nullptr;
   std::vector<std::string> log_;
   std::vector<CUstream> created_;
   std::vector<std::thread> threads_;

@@ -34,8 +34,8 @@ Status check(const config::Section& s, const toml::table& table, const ClientCon
   if (!c.memory.empty())
     if (const auto size = config::parse_size(c.memory); !size)
       return s.wrong(*table.get("memory"), "memory", size.error().message);
-  if (!c.transport.empty() && c.transport != "unix" && c.transport != "tcp")
-    return s.wrong(*table.get("transport"), "transport", "\"unix\" or \"tcp\"");
+  if (!c.transport.empty() && c.transport != "shm" && c.transport != "unix" && c.transport != "tcp")
+    return s.wrong(*table.get("transport"), "transport", "\"shm\", \"unix\" or \"tcp\"");
   return {};
 }
 

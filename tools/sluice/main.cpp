@@ -31,8 +31,9 @@ void add_server_options(CLI::App& command, Settings& s) {
 
 void add_run_options(CLI::App& run, Settings& s) {
   run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB");
-  run.add_option("--transport", s.transport, "with --local: unix or tcp")
-      ->check(CLI::IsMember({"unix", "tcp"}));
+  run.add_option("--transport", s.transport,
+                 "shm, unix or tcp; shm and unix need a server on this host (default: the best)")
+      ->check(CLI::IsMember({"shm", "unix", "tcp"}));
   run.add_flag("--stats", s.wants_stats, "print calls, round trips, bytes and GPU time afterwards");
   run.add_option("--log", s.log,
                  "SLUICE_LOG for the program: trace, debug, info, warn, error, off");

@@ -29,8 +29,9 @@ Result<Settings> complete(Settings options) {
           environment("SLUICE_TOKEN").empty() ? file.token_file : "");
   } else {
     first(&options.memory, "", file.memory);
-    first(&options.transport, "", file.transport);
   }
+  first(&options.transport, environment("SLUICE_TRANSPORT"),
+        options.is_local ? file.transport : "");
   first(&options.log, environment("SLUICE_LOG"), file.log);
   if (!options.token_file.empty())
     options.token_file = std::filesystem::absolute(options.token_file).string();
@@ -44,6 +45,7 @@ void export_to_environment(const Settings& settings) {
   put("SLUICE_SERVER", settings.server);
   put("SLUICE_TENANT", settings.tenant);
   put("SLUICE_TOKEN_FILE", settings.token_file);
+  put("SLUICE_TRANSPORT", settings.transport);
   put("SLUICE_LOG", settings.log);
 }
 

@@ -5,10 +5,11 @@
 #include "transport/shm/layout.h"
 #include "transport/transport.h"
 
-#include <climits>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <climits>
 
 namespace sluice::transport::shm {
 

@@ -1,18 +1,17 @@
 #include "transport/shm/memory.h"
 
 #include "common/format.h"
-#include "transport/transport.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
-namespace sluice::transport {
-namespace shm {
+namespace sluice::transport::shm {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -42,8 +41,6 @@ Result<Fd> make_memfd() {
   return fd;
 }
 
-}  // namespace
-
 Status check_memory(int fd) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0) return fail(ErrorCode::kProtocol, "shared memory: the descriptor is no memfd");
@@ -54,10 +51,12 @@ Status check_memory(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return fail(system_error("shared memory", errno));
   if (info.st_size != static_cast<off_t>(kMemoryBytes))
-    return fail(ErrorCode::kProtocol, format("shared memory of {} bytes (expected: {})",
-                                             info.st_size, kMemoryBytes));
+    return fail(ErrorCode::kProtocol,
+                format("shared memory of {} bytes (expected: {})", info.st_size, kMemoryBytes));
   return {};
 }
+
+}  // namespace
 
 Mapping::Mapping(std::byte* base) : base_(base), owner_pid_(::getpid()) {}
 
@@ -91,15 +90,25 @@ Result<Mapping> Mapping::map(int fd) {
   return mapping;
 }
 
-}  // namespace shm
-
-Result<Fd> make_shared_memory() {
-  SLUICE_TRY(Fd fd, shm::make_memfd());
-  if (::ftruncate(fd.get(), static_cast<off_t>(shm::kMemoryBytes)) != 0)
+Result<Made> make_memory() {
+  // Beyond this limit the host kernel does not fail, it sends SIGXFSZ.
+  rlimit size{};
+  if (::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur < kMemoryBytes)
+    return fail(ErrorCode::kExhausted,
+                format("shared memory of {} bytes is over the limit of {} (ulimit -f)",
+                       kMemoryBytes, size.rlim_cur));
+  SLUICE_TRY(Fd fd, make_memfd());
+  if (::ftruncate(fd.get(), static_cast<off_t>(kMemoryBytes)) != 0)
     return fail(system_error("sizing shared memory", errno));
-  if (::fcntl(fd.get(), F_ADD_SEALS, shm::kSeals) != 0)
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0)
     return fail(system_error("sealing shared memory", errno));
-  return fd;
+  SLUICE_TRY(Mapping mapping, Mapping::map(fd.get()));
+  return Made{std::move(fd), std::move(mapping)};
 }
 
-}  // namespace sluice::transport
+Result<Mapping> adopt_memory(int fd) {
+  SLUICE_CHECK(check_memory(fd));
+  return Mapping::map(fd);
+}
+
+}  // namespace sluice::transport::shm

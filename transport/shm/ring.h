@@ -15,9 +15,9 @@ namespace sluice::transport::shm {
 
 inline tl::unexpected<Error> impossible_position(const char* whose, std::uint64_t theirs,
                                                  std::uint64_t ours) {
-  return fail(ErrorCode::kProtocol,
-              format("shared memory: the {} is at {}, which cannot be (here: {})", whose, theirs,
-                     ours));
+  return fail(
+      ErrorCode::kProtocol,
+      format("shared memory: the {} is at {}, which cannot be (here: {})", whose, theirs, ours));
 }
 
 /// Externally locked.

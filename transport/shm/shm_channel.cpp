@@ -17,8 +17,7 @@
 #include <cstring>
 #include <vector>
 
-namespace sluice::transport {
-namespace shm {
+namespace sluice::transport::shm {
 namespace {
 
 constexpr std::size_t kReserveBytesMax = 64 * 1024;
@@ -54,15 +53,15 @@ bool spin_until(const Ready& is_ready, Deadline deadline) {
 /// and its like to the receiving side.
 class ShmChannel final : public Channel {
  public:
-  ShmChannel(Mapping memory, Fd socket, ShmSide side)
+  ShmChannel(Mapping memory, Fd socket, Side side)
       : memory_(std::move(memory)),
         socket_(std::move(socket)),
-        own_(side == ShmSide::kClient ? memory_.header().client : memory_.header().server),
-        peer_(side == ShmSide::kClient ? memory_.header().server : memory_.header().client),
-        out_(side == ShmSide::kClient ? memory_.header().up : memory_.header().down,
-             side == ShmSide::kClient ? memory_.up() : memory_.down()),
-        in_(side == ShmSide::kClient ? memory_.header().down : memory_.header().up,
-            side == ShmSide::kClient ? memory_.down() : memory_.up()),
+        own_(side == Side::kClient ? memory_.header().client : memory_.header().server),
+        peer_(side == Side::kClient ? memory_.header().server : memory_.header().client),
+        out_(side == Side::kClient ? memory_.header().up : memory_.header().down,
+             side == Side::kClient ? memory_.up() : memory_.down()),
+        in_(side == Side::kClient ? memory_.header().down : memory_.header().up,
+            side == Side::kClient ? memory_.down() : memory_.up()),
         send_spin_(usable_cores()),
         receive_spin_(usable_cores()),
         receive_(kPieceBytes) {}
@@ -122,8 +121,8 @@ class ShmChannel final : public Channel {
   }
 
   Result<bool> wait(Deadline deadline) override {
-    const bool is_ready =
-        wait_for(in_.bell(), receive_spin_, [this] { return in_.has_moved(); }, deadline);
+    const bool is_ready = wait_for(
+        in_.bell(), receive_spin_, [this] { return in_.has_moved(); }, deadline);
     if (!is_ready) receive_spin_.note_quiet();
     return is_ready;
   }
@@ -204,7 +203,8 @@ class ShmChannel final : public Channel {
       }
       if (*room >= bytes) return true;
       out_.publish();
-      wait_for(out_.bell(), send_spin_, [this] { return out_.has_moved(); }, Deadline::max());
+      wait_for(
+          out_.bell(), send_spin_, [this] { return out_.has_moved(); }, Deadline::max());
       if (is_over()) {
         send_status_ = fail(closed("sending"));
         return false;
@@ -225,12 +225,9 @@ class ShmChannel final : public Channel {
 };
 
 }  // namespace
-}  // namespace shm
 
-Result<std::unique_ptr<Channel>> make_shm_channel(Fd memory, Fd socket, ShmSide side) {
-  SLUICE_CHECK(shm::check_memory(memory.get()));
-  SLUICE_TRY(auto mapping, shm::Mapping::map(memory.get()));
-  return std::make_unique<shm::ShmChannel>(std::move(mapping), std::move(socket), side);
+std::unique_ptr<Channel> make_channel(Mapping memory, Fd socket, Side side) {
+  return std::make_unique<ShmChannel>(std::move(memory), std::move(socket), side);
 }
 
-}  // namespace sluice::transport
+}  // namespace sluice::transport::shm

@@ -1,0 +1,85 @@
+#include "shim/data_channel.h"
+
+#include "common/format.h"
+#include "common/log.h"
+#include "protocol/frame_io.h"
+#include "shim/expect_frame.h"
+#include "transport/shm/memory.h"
+
+#include <optional>
+
+namespace sluice::shim {
+namespace {
+
+using transport::Address;
+
+constexpr std::chrono::seconds kConnectTimeout{3};
+
+Result<transport::shm::Made> make_memory(const wire::Welcome& welcome) {
+  if ((welcome.feature_bits & wire::kFeatureSharedMemory) == 0)
+    return fail(ErrorCode::kNotFound, "the server is too old for it; update it");
+  return transport::shm::make_memory();
+}
+
+/// Empty: the worker has taken the memory. Else why not.
+Result<std::string> offer(const Fd& memory, int socket) {
+  SLUICE_CHECK(wire::write_frame_with(memory.get(), socket,
+                                      wire::SharedMemory{transport::shm::kLayoutVersion}));
+  SLUICE_TRY(const auto answer, expect_frame<wire::SharedMemoryAnswer>(socket));
+  if (answer.is_accepted != 0) return std::string();
+  return answer.message.empty() ? "the server refuses it" : answer.message;
+}
+
+}  // namespace
+
+Result<TransportChoice> parse_transport(const std::string& text, const Address& address) {
+  const bool is_unix = address.kind == Address::Kind::kUnix;
+  if (text.empty()) return TransportChoice::kAutomatic;
+  if (text == "shm" && is_unix) return TransportChoice::kShm;
+  if (text == "unix" && is_unix) return TransportChoice::kUnix;
+  if (text == "tcp" && !is_unix) return TransportChoice::kTcp;
+  if (text != "shm" && text != "unix" && text != "tcp")
+    return fail(ErrorCode::kInvalidArgument,
+                format("SLUICE_TRANSPORT: \"{}\" is no transport (shm, unix, tcp)", text));
+  return fail(ErrorCode::kInvalidArgument,
+              format("SLUICE_TRANSPORT={}: not possible with this server address; {}", text,
+                     is_unix ? "tcp needs HOST[:PORT]"
+                             : "shm and unix need a server on this host, unix:PATH"));
+}
+
+Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& address,
+                                                              const wire::Welcome& welcome,
+                                                              TransportChoice choice) {
+  const bool tries_memory =
+      choice == TransportChoice::kShm ||
+      (choice == TransportChoice::kAutomatic && address.kind == Address::Kind::kUnix);
+  const auto give_up = [&](const std::string& why) -> Status {
+    if (choice == TransportChoice::kShm)
+      return fail(ErrorCode::kSystem, "shared memory (SLUICE_TRANSPORT=shm): " + why);
+    SLUICE_LOG_WARN("session", "No shared memory with the server, its socket is used: {}", why);
+    return {};
+  };
+  // Made before anything is said: a limit of this host must not cost the session.
+  std::optional<transport::shm::Made> memory;
+  if (tries_memory) {
+    auto made = make_memory(welcome);
+    if (made)
+      memory.emplace(std::move(*made));
+    else
+      SLUICE_CHECK(give_up(made.error().message));
+  }
+  SLUICE_TRY(Fd socket, transport::connect_socket(address, kConnectTimeout));
+  SLUICE_CHECK(wire::write_frame(
+      socket.get(), wire::Attach{welcome.session_key, static_cast<std::uint8_t>(memory ? 1 : 0)}));
+  SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(socket.get()));
+  if (!memory) return transport::make_socket_channel(std::move(socket));
+  SLUICE_TRY(const std::string refusal, offer(memory->fd, socket.get()));
+  if (!refusal.empty()) {
+    SLUICE_CHECK(give_up(refusal));
+    return transport::make_socket_channel(std::move(socket));
+  }
+  return transport::shm::make_channel(std::move(memory->mapping), std::move(socket),
+                                      transport::shm::Side::kClient);
+}
+
+}  // namespace sluice::shim
