@@ -64,13 +64,15 @@ Result<LocalServer> LocalServer::start(const LocalOptions& options) {
   server.folder_ = name;
   SLUICE_TRY(const std::string token, config::new_token());
   SLUICE_CHECK(write_private(server.token_file(), token + "\n"));
-  const std::string softgpu =
-      std::filesystem::path(options.bin_folder) / "../lib/softgpu/libcuda.so.1";
+  const std::string driver =
+      !options.driver.empty()
+          ? options.driver
+          : (std::filesystem::path(options.bin_folder) / "../lib/softgpu/libcuda.so.1").string();
   const std::string listen = options.use_tcp ? "127.0.0.1:0" : "unix:" + name + "/sluiced.sock";
   const std::string limit =
       options.memory_limit.empty() ? "" : "memory_limit = \"" + options.memory_limit + "\"\n";
   SLUICE_CHECK(write_private(name + "/sluiced.toml",
-                             "[server]\ndriver = \"" + softgpu + "\"\nlisten = [\"" + listen +
+                             "[server]\ndriver = \"" + driver + "\"\nlisten = [\"" + listen +
                                  "\"]\nstats_file = \"" + server.stats_file() +
                                  "\"\n[[tenant]]\nname = \"" + kTenant + "\"\ntoken_file = \"" +
                                  server.token_file() + "\"\n" + limit));

@@ -13,6 +13,7 @@ struct LocalOptions {
   std::string bin_folder;    ///< where sluiced is
   std::string memory_limit;  ///< empty: the whole device
   bool use_tcp = false;
+  std::string driver;  ///< the libcuda.so.1 it serves; empty: the software GPU
 };
 
 /// Runs from construction to destruction; its folder (socket, token, log, statistics) is private

@@ -105,6 +105,10 @@ std::optional<std::string> cannot_be_reached(const Settings& settings, int* code
     return "no server named. Use --local (a server of your own on the software GPU), --server "
            "HOST[:PORT] or --server unix:PATH, or set SLUICE_SERVER, or server in "
            "~/.config/sluice/config.toml";
+  const bool is_unix = settings.server.starts_with("unix:");
+  if (!settings.transport.empty() && (settings.transport == "tcp") == is_unix)
+    return "--transport " + settings.transport + " does not lead to " + settings.server +
+           (is_unix ? "; tcp needs HOST[:PORT]" : "; it needs a server on this host, unix:PATH");
   *code = kExitServer;
   if (const auto reachable = probe(settings); !reachable) return reachable.error().message;
   return std::nullopt;
@@ -123,7 +127,10 @@ int run(Settings settings) {
   const std::string& path = checked.files[0];
   std::optional<LocalServer> local;
   if (settings.is_local) {
-    auto started = LocalServer::start({bin.string(), settings.memory, settings.transport == "tcp"});
+    auto started = LocalServer::start({.bin_folder = bin.string(),
+                                       .memory_limit = settings.memory,
+                                       .use_tcp = settings.transport == "tcp",
+                                       .driver = ""});
     if (!started) return refuse(kExitServer, started.error().message);
     local.emplace(std::move(*started));
     settings.server = local->address();

@@ -1,9 +1,9 @@
-// sluice-perf: latency, command rate and bandwidth of every channel kind, each beside a plain
-// socket measured in the same run.
+#include "channels.h"
+
+#include "transport/shm/memory.h"
 #include "transport/transport.h"
 #include "yardstick.h"
 
-#include <CLI/CLI.hpp>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,16 +23,7 @@ using transport::Clock;
 using transport::Deadline;
 using transport::FlushHint;
 
-struct Options {
-  std::vector<std::string> kinds{"loop", "unix", "tcp"};
-  std::size_t message_bytes = 64;
-  std::size_t rounds = 20'000;
-  std::size_t command_count = 640'000;
-  std::size_t batch = 64;
-  std::size_t bulk_mib = 256;
-  std::size_t staging_kib = 64;
-  unsigned repeats = 3;
-};
+using Options = ChannelOptions;
 
 template <class T>
 T must(Result<T> result) {
@@ -72,6 +62,13 @@ Pair make_channels(const std::string& kind) {
     return {std::move(loop.client), std::move(loop.server)};
   }
   std::array<Fd, 2> sockets = make_sockets(kind);
+  if (kind == "shm") {
+    namespace shm = transport::shm;
+    shm::Made memory = must(shm::make_memory());
+    auto other = must(shm::adopt_memory(memory.fd.get()));
+    return {shm::make_channel(std::move(memory.mapping), std::move(sockets[0]), shm::Side::kClient),
+            shm::make_channel(std::move(other), std::move(sockets[1]), shm::Side::kServer)};
+  }
   return {transport::make_socket_channel(std::move(sockets[0])),
           transport::make_socket_channel(std::move(sockets[1]))};
 }
@@ -156,36 +153,24 @@ double channel_bulk_s(const Pair& ends, std::span<const std::byte> from, std::sp
   return time_s;
 }
 
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
-}
+}  // namespace
 
-/// Measures the two alternately, so that a busy machine troubles both, and prints medians and their
-/// ratio.
-void compare(const char* what, const char* unit, unsigned repeats,
-             const std::function<double()>& channel, const std::function<double()>& raw) {
-  std::vector<double> ours, theirs;
-  for (unsigned i = 0; i < repeats; ++i) {
-    theirs.push_back(raw());
-    ours.push_back(channel());
-  }
-  const double a = quantile(ours, 0.5), b = quantile(theirs, 0.5);
-  std::printf("  %-26s %10.2f %-6s raw %10.2f   ratio %.2f\n", what, a, unit, b, a / b);
-  std::fflush(stdout);
-}
-
-void measure(const std::string& kind, const Options& options) {
-  const std::string yardstick = kind == "loop" ? "unix" : kind;
-  std::printf("%s (raw: %s socket)\n", kind.c_str(), yardstick.c_str());
+std::vector<Figure> measure_channels(const std::string& kind, const ChannelOptions& given) {
+  Options options = given;
+  // Both sides carry whole batches.
+  options.command_count =
+      std::max(options.batch, options.command_count / options.batch * options.batch);
+  const std::string yardstick = kind == "tcp" ? "tcp" : "unix";
+  const std::string socket = yardstick + " socket";
   const Pair channels = make_channels(kind);
   const std::array<Fd, 2> sockets = make_sockets(yardstick);
   const Ends ends{sockets[0].get(), sockets[1].get()};
 
+  std::vector<Figure> out;
   std::vector<double> rounds(options.rounds);
   for (const double q : {0.5, 0.99}) {
-    compare(
-        q < 0.9 ? "round trip p50" : "round trip p99", "us", options.repeats,
+    out.push_back(compare(
+        q < 0.9 ? "round trip p50" : "round trip p99", "us", socket, options.repeats,
         [&] {
           channel_ping_pong(channels, options.message_bytes, rounds);
           return quantile(rounds, q);
@@ -193,67 +178,27 @@ void measure(const std::string& kind, const Options& options) {
         [&] {
           raw_ping_pong(ends, options.message_bytes, rounds);
           return quantile(rounds, q);
-        });
+        }));
   }
   const double commands_m = static_cast<double>(options.command_count) / 1e6;
-  compare(
-      "commands, batched", "M/s", options.repeats,
+  out.push_back(compare(
+      "commands, batched", "M/s", socket, options.repeats,
       [&] { return commands_m / channel_commands_s(channels, options); },
       [&] {
         return commands_m /
                raw_commands_s(ends, options.message_bytes, options.batch, options.command_count);
-      });
-  if (options.bulk_mib == 0) return;
+      }));
+  if (options.bulk_mib == 0) return out;
   const std::vector<std::byte> from(options.bulk_mib << 20, std::byte{1});
   std::vector<std::byte> to(from.size(), std::byte{2});
   const double gigabytes = static_cast<double>(from.size()) / 1e9;
   const auto bulk = [&] { return gigabytes / channel_bulk_s(channels, from, to); };
-  compare("bulk, raw staged", "GB/s", options.repeats, bulk,
-          [&] { return gigabytes / raw_bulk_s(ends, from, to, options.staging_kib << 10); });
-  compare("bulk, raw direct", "GB/s", options.repeats, bulk,
-          [&] { return gigabytes / raw_bulk_s(ends, from, to, 0); });
+  out.push_back(compare("bulk", "GB/s", socket + ", staged", options.repeats, bulk, [&] {
+    return gigabytes / raw_bulk_s(ends, from, to, options.staging_kib << 10);
+  }));
+  out.push_back(compare("bulk", "GB/s", socket + ", direct", options.repeats, bulk,
+                        [&] { return gigabytes / raw_bulk_s(ends, from, to, 0); }));
+  return out;
 }
 
-int run(int argc, char** argv) {
-  Options options;
-  CLI::App app(
-      "Latency, command rate and bandwidth of every transport, as ratios to a plain socket.",
-      "sluice-perf");
-  app.add_option("--kind", options.kinds, "Channel kinds")
-      ->check(CLI::IsMember({"loop", "unix", "tcp"}))
-      ->delimiter(',');
-  app.add_option("--bytes", options.message_bytes, "Bytes of a message or command")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "Round trips per measurement")
-      ->check(CLI::Range(1, 100'000'000))
-      ->capture_default_str();
-  app.add_option("--commands", options.command_count, "Commands per measurement")
-      ->check(CLI::Range(1, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--batch", options.batch, "Commands per flush")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--bulk-mib", options.bulk_mib, "MiB per bulk transfer, 0 = none")
-      ->check(CLI::Range(0, 65'536))
-      ->capture_default_str();
-  app.add_option("--staging-kib", options.staging_kib, "Staging buffer of the raw bulk stream")
-      ->check(CLI::Range(1, 65'536))
-      ->capture_default_str();
-  app.add_option("--repeats", options.repeats, "Measurements of which the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  // Both sides carry whole batches.
-  options.command_count =
-      std::max(options.batch, options.command_count / options.batch * options.batch);
-  for (const std::string& kind : options.kinds) measure(kind, options);
-  return 0;
-}
-
-}  // namespace
 }  // namespace sluice::bench
-
-int main(int argc, char** argv) {
-  return sluice::bench::run(argc, argv);
-}
