@@ -101,7 +101,7 @@ void log_line(LogLevel level, std::string_view category, std::string_view messag
     }
     logger->log(to_spdlog(level), "{}: {}", category, message);
   } catch (...) {
-    // A log line is never worth an exception in somebody else's program.
+    return;  // a log line is never worth an exception in somebody else's program
   }
 }
 

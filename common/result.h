@@ -32,6 +32,6 @@ inline tl::unexpected<Error> fail(Error error) {
 /// SLUICE_CHECK(status_expression): returns the error of a Status.
 #define SLUICE_CHECK(...)                                       \
   do {                                                          \
-    if (auto check_ = (__VA_ARGS__); !check_)                   \
+    if (const auto& check_ = (__VA_ARGS__); !check_)            \
       return ::tl::unexpected<::sluice::Error>(check_.error()); \
   } while (0)

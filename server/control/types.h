@@ -70,9 +70,9 @@ struct Changed {
 class Administration {
  public:
   virtual ~Administration() = default;
-  virtual ServerInfo server() const = 0;
-  virtual std::vector<SessionInfo> sessions() const = 0;
-  virtual std::vector<TenantInfo> tenants() const = 0;
+  [[nodiscard]] virtual ServerInfo server() const = 0;
+  [[nodiscard]] virtual std::vector<SessionInfo> sessions() const = 0;
+  [[nodiscard]] virtual std::vector<TenantInfo> tenants() const = 0;
   /// Creates the tenant if there is none of that name. Err(kInvalidArgument): the name.
   virtual Result<Changed> set_tenant(const std::string& name,
                                      const config::TenantOverride& change) = 0;
