@@ -103,7 +103,8 @@ bool Addresses::is_within(CUdeviceptr address, std::size_t bytes) const {
   if (at == device_.end()) return true;
   CUdeviceptr end = at->first + at->second.bytes;
   for (const auto* last = &*at; last->second.is_mapped && bytes > end - address;) {
-    if (++at == device_.end() || at->first != end || !at->second.is_mapped) break;
+    ++at;
+    if (at == device_.end() || at->first != end || !at->second.is_mapped) break;
     last = &*at;
     end += at->second.bytes;
   }

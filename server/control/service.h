@@ -28,7 +28,7 @@ class Service {
 
  private:
   struct Stop;
-  Service(std::string path);
+  explicit Service(std::string path);
 
   std::string path_;
   std::unique_ptr<Stop> stop_;

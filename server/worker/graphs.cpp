@@ -152,7 +152,7 @@ CUresult Worker::Graphs::await_turn(CUstream stream, Launch& launch) {
 }
 
 CUresult Worker::Graphs::launch(std::uint64_t exec_id, CUgraphExec exec, CUstream stream,
-                                LaunchRef launch) {
+                                const LaunchRef& launch) {
   launch->uploads = std::move(pending_);
   pending_.clear();
   pending_bytes_ = 0;

@@ -64,7 +64,8 @@ class Worker::Graphs {
   void forget_exec(std::uint64_t exec) { plans_.erase(exec); }
   /// Of the following launch, or (`is_inside`) of the host function that runs.
   CUresult upload(std::byte* to, Bytes data, bool is_inside);
-  CUresult launch(std::uint64_t exec_id, CUgraphExec exec, CUstream stream, LaunchRef launch);
+  CUresult launch(std::uint64_t exec_id, CUgraphExec exec, CUstream stream,
+                  const LaunchRef& launch);
   /// The context is gone, and the twins with it; any thread.
   void forget(CUcontext context);
 

@@ -158,7 +158,7 @@ bool has_stripped_runtime(const ElfFile& file) {
 std::array<std::uint8_t, kJumpBytes> jump_to(const void* target) {
   std::array<std::uint8_t, kJumpBytes> code = {0x49, 0xBB, 0, 0,    0,    0,   0,
                                                0,    0,    0, 0x41, 0xFF, 0xE3};
-  std::memcpy(code.data() + 2, &target, sizeof target);
+  std::memcpy(code.data() + 2, static_cast<const void*>(&target), sizeof target);
   return code;
 }
 

@@ -23,25 +23,25 @@ class ElfFile {
   ElfFile& operator=(const ElfFile&) = delete;
   ~ElfFile();
 
-  std::span<const Elf64_Phdr> segments() const { return segments_; }
-  bool has_section(std::string_view name) const;
+  [[nodiscard]] std::span<const Elf64_Phdr> segments() const { return segments_; }
+  [[nodiscard]] bool has_section(std::string_view name) const;
 
   struct Symbols {
     std::span<const Elf64_Sym> table;
     std::string_view names;
     /// Empty for an offset outside the table.
-    std::string_view name(const Elf64_Sym& symbol) const;
+    [[nodiscard]] std::string_view name(const Elf64_Sym& symbol) const;
   };
   /// .symtab (type SHT_SYMTAB) or .dynsym (SHT_DYNSYM); empty if absent.
-  Symbols symbols(std::uint32_t type) const;
+  [[nodiscard]] Symbols symbols(std::uint32_t type) const;
   /// True if an instruction at this address would be executable.
-  bool is_code(std::uint64_t address, std::uint64_t bytes) const;
+  [[nodiscard]] bool is_code(std::uint64_t address, std::uint64_t bytes) const;
 
  private:
   ElfFile() = default;
   template <class T>
-  std::span<const T> array(std::uint64_t offset, std::uint64_t count) const;
-  std::string_view text(const Elf64_Shdr& section) const;
+  [[nodiscard]] std::span<const T> array(std::uint64_t offset, std::uint64_t count) const;
+  [[nodiscard]] std::string_view text(const Elf64_Shdr& section) const;
 
   std::span<const std::byte> bytes_;
   std::span<const Elf64_Phdr> segments_;
