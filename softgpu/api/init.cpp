@@ -182,6 +182,7 @@ constexpr ErrorText kErrors[] = {
       "pointer does not correspond to a registered memory region"),
     E(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"),
     E(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"),
+    E(CUDA_ERROR_INVALID_PC, "invalid program counter"),
     E(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
     E(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"),
     E(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),

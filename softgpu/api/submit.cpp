@@ -17,6 +17,7 @@ bool is_sticky(CUresult result) {
     case CUDA_ERROR_ASSERT:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
       return true;
     default:

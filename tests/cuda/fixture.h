@@ -107,6 +107,13 @@ loop:
     st.global.u32 [%a], %r;
     ret;
 }
+.visible .entry call_address(.param .u64 address)
+{
+    .reg .b64 %d;
+    ld.param.u64 %d, [address];
+    { any: .callprototype ()_ (); call %d, any; }
+    ret;
+}
 )PTX";
 
 /// A fresh context of its own on device 0, so that a sticky error of one test cannot reach the

@@ -59,6 +59,17 @@ TEST_F(LaunchTest, AWildStoreIsAnIllegalAddressAndSticky) {
   EXPECT_OK(cuMemAlloc(&p, 16)) << "a new context is not affected";
 }
 
+TEST_F(LaunchTest, ACallOfAnAddressWithoutAFunctionIsAnInvalidPcAndSticky) {
+  CUdeviceptr nowhere = 0;
+  ASSERT_OK(launch("call_address", {&nowhere}));
+  EXPECT_CU(CUDA_ERROR_INVALID_PC, cuCtxSynchronize());
+  CUdeviceptr p = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_PC, cuMemAlloc(&p, 16));
+  const char* text = nullptr;
+  EXPECT_OK(cuGetErrorString(CUDA_ERROR_INVALID_PC, &text));
+  EXPECT_STREQ("invalid program counter", text);
+}
+
 TEST_F(LaunchTest, JustBehindALargeAllocationIsAnIllegalAddress) {
   CUdeviceptr p = words(1 << 20);
   CUdeviceptr behind = p + (4u << 20);
