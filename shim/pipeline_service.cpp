@@ -68,6 +68,7 @@ void Pipeline::serve() noexcept {
   // delay.
   ::prctl(PR_SET_TIMERSLACK, 1000ul, 0, 0, 0);
   int quiet_rounds = 0;
+  std::chrono::microseconds patience = kFlushDelay;
   while (!stops_.load()) {
     const std::uint32_t seen = service_word_.value();
     if (says_goodbye_.load()) {
@@ -81,9 +82,13 @@ void Pipeline::serve() noexcept {
     if (expects_pushes()) check_life_line();
     quiet_rounds = is_left_pending || has_read ? 0 : quiet_rounds + 1;
     if (is_left_pending) {
-      // Overdue and left: somebody is sending right now, for as long as the server is slow.
-      service_word_.wait(
-          seen, std::max(at_ns(oldest_ns_.load()) + kFlushDelay, Clock::now() + kFlushDelay / 2));
+      // What is overdue belongs to somebody who appends, or is held back by a slow worker: looking
+      // all the time would take the processor from both.
+      const auto now = Clock::now();
+      const auto due = at_ns(oldest_ns_.load()) + kFlushDelay;
+      if (due > now || has_read) patience = kFlushDelay;
+      service_word_.wait(seen, due > now ? due : now + patience);
+      patience = std::min<std::chrono::microseconds>(patience * 2, kReadTick);
     } else if (has_read || (!expects_pushes() && quiet_rounds < kIdleRoundsMax)) {
       service_word_.wait(seen, Clock::now() + kFlushDelay);
     } else {

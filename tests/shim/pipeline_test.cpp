@@ -2,7 +2,10 @@
 // threads get.
 #include "tests/shim/fake_server.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
+
+#include <future>
 
 namespace sluice::test {
 
@@ -57,6 +60,41 @@ TEST_F(Pipeline, WhatNobodyFlushesGoesSoonAllTheSame) {
   ASSERT_EQ(CUDA_SUCCESS, launch(f));
   EXPECT_TRUE(server_->wait_for(wire::Opcode::launch, 11))
       << "the service thread did not wake again";
+}
+
+TEST_F(Pipeline, ASenderThatIsHeldBackCostsNoProcessorTime) {
+  // Broken: while a slow worker holds a program back, the service thread takes the processor that
+  // the worker needs.
+  std::promise<void> go_on;
+  const std::shared_future<void> may_go_on = go_on.get_future().share();
+  start([may_go_on](FakeServer&, const Received& record) {
+    if (record.header.opcode == static_cast<std::uint16_t>(wire::Opcode::launch)) may_go_on.wait();
+    return false;
+  });
+  CUfunction f = function();
+  std::atomic<int> posted = 0;
+  std::thread sender([&] {
+    ASSERT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(context_));
+    for (int i = 0; i < 30'000; ++i, ++posted) ASSERT_EQ(CUDA_SUCCESS, launch(f));
+  });
+  const auto used = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto us = [](const timeval& t) { return t.tv_sec * 1'000'000 + t.tv_usec; };
+    return std::chrono::microseconds(us(usage.ru_utime) + us(usage.ru_stime));
+  };
+  const auto observed = std::chrono::milliseconds(200);
+  int seen = 0;
+  do {
+    seen = posted;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } while (seen != posted);
+  ASSERT_LT(seen, 30'000) << "nothing holds the sender back";
+  const auto before = used();
+  std::this_thread::sleep_for(observed);
+  EXPECT_LT(used() - before, observed / 20);  // it was all that a busy machine gave
+  go_on.set_value();
+  sender.join();
 }
 
 TEST_F(Pipeline, EveryWaiterReturnsWhenTheServerDies) {
