@@ -128,8 +128,8 @@ class Calls {
           return quantile(rounds, q);
         },
         [&] {
-          peer_.ping_pong(way, rounds);
-          return quantile(rounds, q);
+          const std::size_t done = peer_.ping_pong(way, rounds);
+          return quantile({rounds.begin(), rounds.begin() + static_cast<std::ptrdiff_t>(done)}, q);
         });
   }
 

@@ -21,8 +21,9 @@ class RawPeer {
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  /// The duration of each round trip of one cache line goes into `round_us`.
-  void ping_pong(RawWay way, std::span<double> round_us);
+  /// The duration of each round trip of one cache line goes into `round_us`. Gives how many there
+  /// were in a second, if not all: spinning on a busy machine can take for ever.
+  std::size_t ping_pong(RawWay way, std::span<double> round_us);
   /// Seconds that `count` records of 64 bytes take, handed over in groups of 64: through a ring in
   /// memory, or one send() per group.
   double commands_s(RawWay way, std::size_t count);
@@ -34,6 +35,7 @@ class RawPeer {
   }
   [[noreturn]] void serve(int unix_fd, int tcp_fd);
   void order(unsigned mode, std::size_t count);
+  void ping_pong_all(RawWay way, std::span<double> round_us);
 
   Shared* shared_ = nullptr;
   Fd unix_, tcp_;

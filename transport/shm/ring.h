@@ -25,15 +25,17 @@ class Sender {
  public:
   Sender(Direction& direction, std::byte* ring) : direction_(direction), ring_(ring) {}
 
-  /// Bytes that can be written now.
-  Result<std::size_t> room() {
+  /// Whether so much can be written now. The receiver's position is looked at only if it matters:
+  /// its cache line travels with every message.
+  Result<bool> has_room(std::size_t bytes) {
+    if (written_ + bytes - seen_tail_ <= kRingBytes) return true;
     const std::uint64_t tail = direction_.tail.load(std::memory_order_acquire);
     if (tail - seen_tail_ > published_ - seen_tail_)
       return impossible_position("receiver", tail, published_);
     seen_tail_ = tail;
-    return kRingBytes - static_cast<std::size_t>(written_ - tail);
+    return written_ + bytes - seen_tail_ <= kRingBytes;
   }
-  /// Whether room() would say something new.
+  /// Whether has_room() would see something new.
   [[nodiscard]] bool has_moved() const {
     return direction_.tail.load(std::memory_order_seq_cst) != seen_tail_;
   }

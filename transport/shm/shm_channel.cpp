@@ -6,6 +6,7 @@
 #include "transport/shm/memory.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/spin_policy.h"
+#include "transport/shm/step_aside.h"
 #include "transport/transport.h"
 
 #include <sched.h>
@@ -38,13 +39,20 @@ unsigned usable_cores() {
 }
 
 template <class Ready>
+bool spin_some(const Ready& is_ready) {
+  for (int i = 0; i < kSpinsPerLook; ++i) {
+    if (is_ready()) return true;
+    __builtin_ia32_pause();
+  }
+  return false;
+}
+
+template <class Ready>
 bool spin_until(const Ready& is_ready, Deadline deadline) {
+  if (spin_some(is_ready)) return true;  // most answers come before the clock has been read
   const Deadline end = std::min(deadline, Clock::now() + SpinPolicy::kSpin);
   do {
-    for (int i = 0; i < kSpinsPerLook; ++i) {
-      if (is_ready()) return true;
-      __builtin_ia32_pause();
-    }
+    if (spin_some(is_ready)) return true;
   } while (Clock::now() < end);
   return false;
 }
@@ -64,6 +72,7 @@ class ShmChannel final : public Channel {
             side == Side::kClient ? memory_.down() : memory_.up()),
         send_spin_(usable_cores()),
         receive_spin_(usable_cores()),
+        may_step_aside_(side == Side::kServer && usable_cores() > 1),
         receive_(kPieceBytes) {}
   ~ShmChannel() override { ShmChannel::close(); }
   ShmChannel(const ShmChannel&) = delete;
@@ -84,7 +93,7 @@ class ShmChannel final : public Channel {
   Status flush() override {
     if (send_status_ && is_over()) send_status_ = fail(closed("sending"));
     if (send_status_) {
-      own_.cpu.store(current_cpu(), std::memory_order_relaxed);
+      tell_cpu(current_cpu());
       out_.publish();
     }
     return send_status_;
@@ -121,6 +130,7 @@ class ShmChannel final : public Channel {
   }
 
   Result<bool> wait(Deadline deadline) override {
+    if (may_step_aside_ && !in_.has_moved()) leave_the_peers_core();
     const bool is_ready = wait_for(
         in_.bell(), receive_spin_, [this] { return in_.has_moved(); }, deadline);
     if (!is_ready) receive_spin_.note_quiet();
@@ -156,6 +166,11 @@ class ShmChannel final : public Channel {
   static Error closed(const char* doing) {
     return {ErrorCode::kPeerClosed, std::string(doing) + ": the channel is closed"};
   }
+  /// The peer reads this cache line all the time: it is written only when there is news.
+  void tell_cpu(std::uint32_t cpu) {
+    if (own_.cpu.load(std::memory_order_relaxed) != cpu)
+      own_.cpu.store(cpu, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool is_over() const {
     return is_closed_.load(std::memory_order_relaxed) ||
            is_peer_gone_.load(std::memory_order_relaxed) ||
@@ -176,10 +191,11 @@ class ShmChannel final : public Channel {
     const auto is_due = [&] { return is_ready() || is_over(); };
     if (is_due()) return true;
     const std::uint32_t cpu = current_cpu();
-    own_.cpu.store(cpu, std::memory_order_relaxed);
+    tell_cpu(cpu);
     if (spin.may_spin(cpu, peer_.cpu.load(std::memory_order_relaxed))) {
       if (spin_until(is_due, deadline)) {
         spin.succeeded();
+        if (&spin == &receive_spin_) step_aside_.note_success();
         return true;
       }
       spin.failed();
@@ -194,14 +210,20 @@ class ShmChannel final : public Channel {
     }
   }
 
+  void leave_the_peers_core() {
+    const std::uint32_t cpu = current_cpu();
+    if (cpu == peer_.cpu.load(std::memory_order_relaxed) && step_aside_.is_due())
+      StepAside::move_from(cpu);
+  }
+
   bool make_room(std::size_t bytes) {
     for (;;) {
-      const auto room = out_.room();
-      if (!room) {
-        send_status_ = fail(room.error());
+      const auto has_room = out_.has_room(bytes);
+      if (!has_room) {
+        send_status_ = fail(has_room.error());
         return false;
       }
-      if (*room >= bytes) return true;
+      if (*has_room) return true;
       out_.publish();
       wait_for(
           out_.bell(), send_spin_, [this] { return out_.has_moved(); }, Deadline::max());
@@ -221,6 +243,8 @@ class ShmChannel final : public Channel {
   Status send_status_;  ///< the first failure stays
   Receiver in_;
   SpinPolicy send_spin_, receive_spin_;
+  const bool may_step_aside_;
+  StepAside step_aside_;
   std::vector<std::byte> receive_;
 };
 
