@@ -153,6 +153,12 @@ STAND_IN cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUs
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;
 }
+STAND_IN cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
+  return cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr);
+}
+STAND_IN cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) {
+  return cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr);
+}
 
 // ---- streams and events
 STAND_IN cuStreamCreateWithPriority(CUstream* out, unsigned, int) {
@@ -186,6 +192,9 @@ STAND_IN cuEventElapsedTime_v2(float* out, CUevent, CUevent) {
 
 // ---- modules: one kernel, with kKernelParams pointers
 STAND_IN cuModuleLoadDataEx(CUmodule* out, const void*, unsigned, CUjit_option*, void**) {
+  return make(out);
+}
+STAND_IN cuModuleLoadData(CUmodule* out, const void*) {
   return make(out);
 }
 STAND_IN cuModuleUnload(CUmodule) {

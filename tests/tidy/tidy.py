@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "scheduler": {"common"},
     "server": {"common", "protocol", "transport", "scheduler"},
     "tools": {"common", "protocol", "transport", "server"},
-    "bench": {"common", "protocol", "transport"},
+    "bench": {"common", "protocol", "transport", "tools"},
 }
 TODO = re.compile(r"\bTODO\b(?!\((soon|someday|perf|security|cleanup|test)\): )")
 ENVIRONMENT = re.compile(r'(?:getenv|environment|environ\.get)\(\s*"([A-Z][A-Z0-9_]+)"')

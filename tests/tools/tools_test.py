@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What users and administrators meet: every error they can make has its message and exit status; the ways to start a program all work.
 SLUICE_BUILD names the build folder, SLUICE_PROGRAM a small driver-API program, SLUICE_STATIC one with a static CUDA runtime."""
+import json
 import os
 import shutil
 import socket
@@ -247,6 +248,38 @@ class Mistakes(ServerCase):
         line = run(f"{BUILD}/bin/sluicectl", "token", "hash", self.token).stdout
         config = f'[server]\nlisten = ["unix:{self.folder}/x"]\n[[tenant]]\nname = "a"\n{line}'
         self.assertEqual(0, run(f"{BUILD}/bin/sluicectl", "config", "check", self.write("hash.toml", config)).returncode)
+
+
+class Transport(ServerCase):
+    def transport_of(self, *options, env=None):
+        """What carried the program's calls, as its own statistics say."""
+        stats = f"{self.folder}/stats-{len(os.listdir(self.folder))}.json"
+        out = run(SLUICE, "run", *options, "--", PROGRAM, env={**(env or {}), "SLUICE_STATS": stats})
+        self.assertIn("sums correct", out.stdout, out.stderr)
+        with open(stats, encoding="utf-8") as file:
+            return json.load(file)["transport"]
+
+    def test_shared_memory_is_the_default_on_this_host(self):
+        self.assertEqual("shm", self.transport_of("--local"))
+        self.assertEqual("shm", self.transport_of("--server", self.unix, "--tenant", "a", "--token-file", self.token))
+
+    def test_the_option_and_the_variable_choose(self):
+        for name in ("shm", "unix", "tcp"):
+            self.assertEqual(name, self.transport_of("--local", "--transport", name))
+        self.assertEqual("unix", self.transport_of("--local", env={"SLUICE_TRANSPORT": "unix"}))
+
+    def test_one_that_does_not_lead_to_the_server_is_refused(self):
+        self.refused(run(SLUICE, "run", "--server", self.unix, "--transport", "tcp", "--", PROGRAM), 2, "tcp", "HOST")
+        self.refused(run(SLUICE, "run", "--server", "127.0.0.1:1", "--transport", "shm", "--", PROGRAM), 2, "shm", "unix:PATH")
+
+    def test_a_limit_of_the_client_falls_back_unless_forced(self):
+        limited = ("bash", "-c", 'ulimit -f 8; exec "$0" "$@"')
+        out = run(SLUICE, "run", "--local", "--", *limited, PROGRAM)
+        self.assertIn("sums correct", out.stdout, out.stderr)
+        self.assertEqual(1, out.stderr.count("No shared memory"), out.stderr)
+        out = run(SLUICE, "run", "--local", "--transport", "shm", "--", *limited, PROGRAM)
+        self.assertNotIn("sums correct", out.stdout)
+        self.assertIn("ulimit -f", out.stderr)
 
 
 class UsersFile(ServerCase):
