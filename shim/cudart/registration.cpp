@@ -42,9 +42,10 @@ SLUICE_CUDART_API void __cudaRegisterManagedVar(void** handle, void** host_point
 
 // Called before the host first touches a managed variable of the image.
 SLUICE_CUDART_API char __cudaInitModule(void** handle) {
-  return with_context([&](const sluice::DriverTable& cu) {
-           return registry().place_managed(cu, reinterpret_cast<Image*>(handle));
-         }) == cudaSuccess;
+  const cudaError_t placed = with_context([&](const sluice::DriverTable& cu) {
+    return registry().place_managed(cu, reinterpret_cast<Image*>(handle));
+  });
+  return placed == cudaSuccess ? 1 : 0;
 }
 
 SLUICE_CUDART_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block,

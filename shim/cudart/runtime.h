@@ -71,11 +71,11 @@ class Runtime {
     return error == cudaSuccess ? bind_context(**cu) : error;
   }
 
-  int device_count() const noexcept { return static_cast<int>(devices_.size()); }
+  [[nodiscard]] int device_count() const noexcept { return static_cast<int>(devices_.size()); }
   /// cudaErrorInvalidDevice for an ordinal that does not exist; init() came before.
   cudaError_t device(int ordinal, CUdevice* device) const noexcept;
   /// The ordinal of a driver device, -1 if unknown.
-  int ordinal_of(CUdevice device) const noexcept;
+  [[nodiscard]] int ordinal_of(CUdevice device) const noexcept;
   /// The device of the current context, else the thread's choice, else the first valid one.
   int current_ordinal(const DriverTable& cu) noexcept;
   /// Retains the primary context of a device once per process and returns it.

@@ -55,7 +55,7 @@ __attribute__((constructor)) void on_load() {
   try {
     bind_program();
   } catch (...) {
-    // Out of memory before main: the program will find out by itself.
+    return;  // out of memory before main: the program will find out by itself
   }
 }
 

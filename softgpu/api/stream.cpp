@@ -45,8 +45,8 @@ SOFTGPU_API cuStreamDestroy_v2(CUstream handle) {
   leave_capture(stream);
   if (stream->last != nullptr && stream->context->legacy != nullptr) {
     auto tail = std::make_shared<Operation>();
-    auto ghost = stream;  // kept alive until its last operation is done
-    tail->work = [ghost] { return CUDA_SUCCESS; };
+    // Kept alive until its last operation is done.
+    tail->work = [ghost = stream] { return CUDA_SUCCESS; };
     const OperationPtr last = stream->last;
     stream->last = tail;
     schedule(tail, {last});

@@ -255,8 +255,11 @@ std::uint32_t szext(std::uint32_t value, std::uint32_t width, std::uint32_t flag
 std::uint32_t fns(std::uint32_t mask, std::uint32_t base, std::int32_t n) {
   if (n == 0) return base < 32 && (mask >> base & 1) != 0 ? base : 0xFFFFFFFF;
   const int direction = n > 0 ? 1 : -1;
-  for (int at = static_cast<int>(base); at >= 0 && at < 32; at += direction)
-    if ((mask >> at & 1) != 0 && (n -= direction) == 0) return static_cast<std::uint32_t>(at);
+  for (int at = static_cast<int>(base); at >= 0 && at < 32; at += direction) {
+    if ((mask >> at & 1) == 0) continue;
+    n -= direction;
+    if (n == 0) return static_cast<std::uint32_t>(at);
+  }
   return 0xFFFFFFFF;
 }
 

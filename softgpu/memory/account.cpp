@@ -113,7 +113,7 @@ class SharedAccount final : public Account {
     Shared* shared_;
   };
 
-  std::uint64_t sum() const {
+  [[nodiscard]] std::uint64_t sum() const {
     std::uint64_t total = 0;
     for (const Entry& e : shared_->entries) total += e.bytes;
     return total;

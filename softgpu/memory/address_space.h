@@ -42,8 +42,8 @@ class AddressSpace {
   bool are_whole_mappings(std::uint64_t address, std::size_t bytes);
 
  private:
-  bool are_whole(std::uint64_t address, std::size_t bytes) const;
-  const Mapping* at(std::uint64_t address) const;
+  [[nodiscard]] bool are_whole(std::uint64_t address, std::size_t bytes) const;
+  [[nodiscard]] const Mapping* at(std::uint64_t address) const;
   std::mutex mutex_;
   std::map<std::uint64_t, std::size_t> reservations_;
   std::map<std::uint64_t, Mapping> mappings_;

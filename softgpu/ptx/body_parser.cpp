@@ -121,7 +121,7 @@ class BodyParser : private ParserBase {
     expect(";");
   }
 
-  int find_register(std::string_view name) const {
+  [[nodiscard]] int find_register(std::string_view name) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
       if (const auto found = scope->registers.find(name); found != scope->registers.end())
         return found->second;
@@ -142,7 +142,7 @@ class BodyParser : private ParserBase {
     return -1;
   }
 
-  std::string unique_name(std::string_view name) const {
+  [[nodiscard]] std::string unique_name(std::string_view name) const {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
       if (const auto found = scope->variables.find(name); found != scope->variables.end())
         return found->second;

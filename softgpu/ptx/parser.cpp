@@ -94,11 +94,11 @@ class ModuleParser : private InitialiserParser {
     const auto dot = number.find('.');
     module_.version = 10 * small_number(number.c_str()) +
                       (dot == std::string::npos ? 0 : small_number(number.c_str() + dot + 1));
-    if (module_.version <= 0) error("malformed .version");
-    if (module_.version > kPtxVersionMax) {
-      error("PTX version " + number + " is newer than what this driver understands (9.2)");
-      error_->kind = ParseError::Kind::kVersion;
-    }
+    if (module_.version <= 0) return error("malformed .version");
+    if (module_.version > kPtxVersionMax && !failed())
+      error_ =
+          ParseError{ParseError::Kind::kVersion, lexer_.peek().line,
+                     "PTX version " + number + " is newer than what this driver understands (9.2)"};
   }
 
   void target() {

@@ -39,7 +39,7 @@ struct Segments {
   std::vector<Elf64_Phdr> all;
 
   /// Where in the file an address lies, 0 if nowhere.
-  std::uint64_t offset_of(std::uint64_t address) const {
+  [[nodiscard]] std::uint64_t offset_of(std::uint64_t address) const {
     for (const Elf64_Phdr& s : all)
       if (s.p_type == PT_LOAD && address >= s.p_vaddr && address - s.p_vaddr < s.p_filesz)
         return s.p_offset + (address - s.p_vaddr);

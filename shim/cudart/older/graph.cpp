@@ -6,7 +6,6 @@
 #include <cstring>
 
 using namespace sluice::cudart;
-using sluice::DriverTable;
 
 // An edge of these forms is an ordinary one. Where a graph has others, the driver answers queries
 // without edge data with cudaErrorLossyQuery.
