@@ -135,7 +135,7 @@ TEST_F(Opening, ALimitOfThisProcessMakesItFallBackAndHarmsNothing) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit small = before;
-  small.rlim_cur = 4096;
+  small.rlim_cur = shm::kMemoryBytes - 1;  // enough for what the test itself prints
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const auto automatic = open(TransportChoice::kAutomatic);
   const auto forced = open(TransportChoice::kShm);
