@@ -193,12 +193,12 @@ bool FunctionLowering::branch_by_index(const Instruction& i) {
 }
 
 llvm::FunctionCallee FunctionLowering::helper(const std::string& name, llvm::Type* result,
-                                              std::vector<llvm::Type*> args) {
+                                              const std::vector<llvm::Type*>& args) {
   return state_.llvm.getOrInsertFunction(name, llvm::FunctionType::get(result, args, false));
 }
 
 FunctionLowering::Value* FunctionLowering::call_helper(const std::string& name, llvm::Type* result,
-                                                       std::vector<Value*> args) {
+                                                       const std::vector<Value*>& args) {
   std::vector<llvm::Type*> types;
   for (Value* v : args) types.push_back(v->getType());
   return b_.CreateCall(helper(name, result, types), args);

@@ -53,8 +53,8 @@ class FunctionLowering {
   llvm::BasicBlock* block(const std::string& label);
   void unsupported(const Instruction& i, const std::string& why = {});
   llvm::FunctionCallee helper(const std::string& name, llvm::Type* result,
-                              std::vector<llvm::Type*> args);
-  Value* call_helper(const std::string& name, llvm::Type* result, std::vector<Value*> args);
+                              const std::vector<llvm::Type*>& args);
+  Value* call_helper(const std::string& name, llvm::Type* result, const std::vector<Value*>& args);
 
   // call.cpp
   void call(const Instruction& i);
