@@ -1,6 +1,7 @@
 #include "shim/connect.h"
 
 #include "common/format.h"
+#include "common/read_file.h"
 #include "protocol/frame_io.h"
 #include "protocol/opcodes.h"
 #include "protocol/wire.h"
@@ -11,14 +12,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 namespace sluice::shim {
 namespace {
 
 constexpr std::chrono::seconds kConnectTimeout{3};
-constexpr std::size_t kTokenBytesMax = 4096;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -28,18 +26,10 @@ std::string environment(const char* name) {
 Result<std::string> read_token() {
   const std::string path = environment("SLUICE_TOKEN_FILE");
   if (path.empty()) return environment("SLUICE_TOKEN");
-  std::ifstream file(path);
-  if (!file)
-    return fail(
-        ErrorCode::kNotFound,
-        format(
-            "the token file {} cannot be read; check SLUICE_TOKEN_FILE (sluice run --token-file)",
-            path));
-  std::string token{std::istreambuf_iterator<char>(file), {}};
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' '))
-    token.pop_back();
-  if (token.size() > kTokenBytesMax)
-    return fail(ErrorCode::kInvalidArgument, format("{} is no token file", path));
+  auto token = read_token_file(path);
+  if (!token)
+    return fail(token.error().code,
+                token.error().message + "; check SLUICE_TOKEN_FILE (sluice run --token-file)");
   return token;
 }
 

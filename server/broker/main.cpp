@@ -126,10 +126,11 @@ int serve(const Options& options, config::Config configuration) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{
-      "sluiced: serves this machine's GPUs, or a software GPU, to tenants.\nSIGHUP reads the "
+  CLI::App app{"sluiced: serves this machine's GPUs, or a software GPU, to tenants.", "sluiced"};
+  app.footer(
+      "SIGHUP reads the "
       "configuration again, SIGTERM stops (drain_timeout).\nExit status: 0 stopped by a signal, 2 "
-      "configuration, 4 address in use, 1 other errors."};
+      "usage or configuration, 4 address in use, 1 other errors.");
   Options options;
   app.add_option("--config", options.config_file, "configuration file (TOML)");
   app.add_option("--driver", options.driver,
@@ -145,7 +146,11 @@ int main(int argc, char** argv) {
                  "write \"ready ADDRESSES\" to this descriptor when serving");
   app.add_flag("--check", options.is_check_only, "check the configuration and exit");
   app.set_version_flag("--version", "sluiced 0.1.0");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   auto configuration = configuration_of(options);
   if (!configuration) return refuse(configuration.error());
   if (!options.is_check_only) return serve(options, std::move(*configuration));

@@ -1,12 +1,12 @@
 #include "server/config/config.h"
 
 #include "common/format.h"
+#include "common/read_file.h"
 #include "server/config/section.h"
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
 #include <set>
-#include <sstream>
 
 namespace sluice::config {
 namespace {
@@ -19,7 +19,7 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   SLUICE_CHECK(s.read("stats_file", &out->stats_file));
   SLUICE_CHECK(s.read("allow_plaintext_network", &out->allow_plaintext_network));
   SLUICE_CHECK(s.read("max_sessions", &out->max_sessions));
-  SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers));
+  SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers, kPrestartCountMax));
   SLUICE_CHECK(s.read("state_dir", &out->state_dir));
   SLUICE_CHECK(s.read_duration("grace", &out->grace));
   SLUICE_CHECK(s.read_duration("drain_timeout", &out->drain_timeout));
@@ -33,7 +33,7 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
       const auto text = entry.value_exact<std::string>();
       if (!text) return s.wrong(entry, "listen", "addresses in quotes");
       auto address = transport::parse_address(*text);
-      if (!address) return s.wrong(entry, "listen", address.error().message);
+      if (!address) return s.wrong(entry, "listen", address.error());
       out->listen.push_back(std::move(*address));
     }
   }
@@ -83,10 +83,23 @@ bool is_loopback(const transport::Address& address) {
          address.host == "::1" || address.host.starts_with("127.");
 }
 
-}  // namespace
+/// The server only appends; a line that has no place to go would be lost, hours later.
+Status check_stats_file(const std::string& file) {
+  namespace fs = std::filesystem;
+  if (file.empty()) return {};
+  std::error_code none;
+  if (fs::is_directory(file, none))
+    return fail(ErrorCode::kInvalidArgument,
+                format("stats_file in [server]: {} is a folder; name a file in it", file));
+  const fs::path folder = fs::absolute(file, none).parent_path();
+  if (fs::is_directory(folder, none)) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              format("stats_file in [server]: there is no folder {}; make it, or name a file "
+                     "elsewhere",
+                     folder.string()));
+}
 
-Result<Config> parse(const std::string& text, const std::string& path) {
-  SLUICE_TRY(const toml::table root, parse_table(text, path));
+Result<Config> read(const toml::table& root, const std::string& path) {
   Config config;
   Section top(root, "the file", path);
   if (const toml::node* server = top.get("server"); server != nullptr) {
@@ -114,13 +127,19 @@ Result<Config> parse(const std::string& text, const std::string& path) {
   return config;
 }
 
+}  // namespace
+
+Result<Config> parse(const std::string& text, const std::string& path) {
+  SLUICE_TRY(const toml::table root, parse_table(text, path));
+  return read(root, path);
+}
+
 Result<Config> load(const std::string& path) {
-  std::ifstream file(path);
-  if (!file)
-    return fail(ErrorCode::kNotFound, format("the configuration file {} cannot be read", path));
-  std::stringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path);
+  auto root = load_table(path);
+  if (root) return read(*root, path);
+  return fail(root.error().code == ErrorCode::kInvalidArgument
+                  ? root.error()
+                  : root.error().with_context("the configuration"));
 }
 
 std::string control_socket(const Config& config) {
@@ -144,6 +163,7 @@ Status check(const Config& config) {
   if (config.tenants.empty() && control_socket(config).empty())
     return fail(ErrorCode::kInvalidArgument,
                 "no tenant: add a [[tenant]] section (name, token_sha256 or token_file)");
+  SLUICE_CHECK(check_stats_file(config.stats_file));
   using namespace std::chrono_literals;
   if (config.grace < 2s || config.grace > 2min)
     return fail(ErrorCode::kInvalidArgument,

@@ -15,6 +15,8 @@
 namespace sluice::config {
 
 inline constexpr std::uint32_t kSessionCountMax = 1'000'000;  ///< in max_sessions
+/// In prestart_workers: each is a process that has loaded the driver.
+inline constexpr std::uint32_t kPrestartCountMax = 256;
 
 struct Tenant {
   std::string name;
@@ -54,13 +56,14 @@ struct Config {
   std::vector<Tenant> tenants;
 };
 
-/// Err(kInvalidArgument) names the file, the line, the key, and what would be accepted.
+/// Err(kInvalidArgument) names the file, the line, the key, and what would be accepted; load() also
+/// fails as read_file() does.
 Result<Config> load(const std::string& path);
 Result<Config> parse(const std::string& text, const std::string& path);
 /// The path of the control socket; empty if there is none.
 std::string control_socket(const Config& config);
 /// What load() cannot know: at least one listen address, plain TCP on loopback only unless allowed,
-/// a tenant unless sluicectl can add one.
+/// a tenant unless sluicectl can add one, a folder for stats_file.
 Status check(const Config& config);
 
 }  // namespace sluice::config

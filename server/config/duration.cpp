@@ -28,7 +28,7 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
                        "\"1h30m\" or \"500ms\", or \"none\"",
                        text, why));
   };
-  if (text == "none" || text == "0") return std::chrono::milliseconds(0);
+  if (text == "none") return std::chrono::milliseconds(0);
   if (text.empty()) return bad("it is empty");
   std::int64_t total = 0;
   for (std::string_view rest = text; !rest.empty();) {
@@ -46,6 +46,8 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
     total += number * unit->ms;
     rest.remove_prefix(name.size());
   }
+  // "No time at all" or "no limit"? Who wants the latter has a word for it.
+  if (total == 0) return bad("it is zero");
   return std::chrono::milliseconds(total);
 }
 

@@ -9,8 +9,8 @@
 
 namespace sluice::config {
 
-/// Whole numbers with the units ms, s, m, h, d, largest first or not; "none" and "0" = 0.
-/// Err(kInvalidArgument) says what is accepted; at most ten years.
+/// Whole numbers with the units ms, s, m, h, d, largest first or not; "none" = 0, every other zero
+/// is refused. /// Err(kInvalidArgument) says what is accepted; at most ten years.
 Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 /// "1h30m", "500ms"; "none" for 0. parse_duration reads it back.

@@ -12,8 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 namespace sluice::config {
 namespace {
@@ -113,14 +111,10 @@ std::vector<Tenant> apply_overrides(std::vector<Tenant> tenants, const Overrides
 }
 
 Result<Overrides> load_overrides(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return Overrides{};
-    return fail(ErrorCode::kPermission, format("the state file {} cannot be read", path));
-  }
-  std::stringstream text;
-  text << file.rdbuf();
-  SLUICE_TRY(const toml::table root, parse_table(text.str(), path));
+  const auto loaded = load_table(path);
+  if (!loaded && loaded.error().code == ErrorCode::kNotFound) return Overrides{};
+  if (!loaded) return fail(loaded.error().with_context("sluicectl's changes"));
+  const toml::table& root = *loaded;
   Section top(root, "the file", path);
   Overrides out;
   if (const toml::node* tenants = top.get("tenant"); tenants != nullptr) {

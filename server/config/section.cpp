@@ -1,6 +1,7 @@
 #include "server/config/section.h"
 
 #include "common/format.h"
+#include "common/read_file.h"
 #include "server/config/duration.h"
 #include "server/config/nearest.h"
 #include "server/config/size.h"
@@ -17,12 +18,18 @@ Result<toml::table> parse_table(const std::string& text, const std::string& path
                      std::string(parsed.error().description())));
 }
 
+Result<toml::table> load_table(const std::string& path) {
+  constexpr std::size_t kFileBytesMax = 16 << 20;
+  SLUICE_TRY(const std::string text, read_file(path, kFileBytesMax));
+  return parse_table(text, path);
+}
+
 Status Section::read_size(std::string_view key, std::uint64_t* out) {
   std::string text;
   SLUICE_CHECK(read(key, &text));
-  if (text.empty()) return {};
+  if (!has(key)) return {};
   auto size = parse_size(text);
-  if (!size) return wrong(*table_.get(key), key, size.error().message);
+  if (!size) return wrong(*table_.get(key), key, size.error());
   *out = *size;
   return {};
 }
@@ -30,9 +37,9 @@ Status Section::read_size(std::string_view key, std::uint64_t* out) {
 Status Section::read_duration(std::string_view key, std::chrono::milliseconds* out) {
   std::string text;
   SLUICE_CHECK(read(key, &text));
-  if (text.empty()) return {};
+  if (!has(key)) return {};
   auto time = parse_duration(text);
-  if (!time) return wrong(*table_.get(key), key, time.error().message);
+  if (!time) return wrong(*table_.get(key), key, time.error());
   *out = *time;
   return {};
 }
@@ -56,8 +63,14 @@ Status Section::finish() const {
 
 tl::unexpected<Error> Section::wrong(const toml::node& node, std::string_view key,
                                      std::string_view wanted) const {
-  return fail(ErrorCode::kInvalidArgument, format("{}:{}: {} in {}: expected {}", path_,
-                                                  node.source().begin.line, key, where_, wanted));
+  return wrong(node, key, Error{ErrorCode::kInvalidArgument, format("expected {}", wanted)});
+}
+
+tl::unexpected<Error> Section::wrong(const toml::node& node, std::string_view key,
+                                     const Error& why) const {
+  return fail(
+      ErrorCode::kInvalidArgument,
+      format("{}:{}: {} in {}: {}", path_, node.source().begin.line, key, where_, why.message));
 }
 
 }  // namespace sluice::config

@@ -18,6 +18,8 @@ namespace sluice::config {
 
 /// The text of a TOML file. Err(kInvalidArgument) "path:line: what is wrong".
 Result<toml::table> parse_table(const std::string& text, const std::string& path);
+/// Err also as read_file(): kNotFound if there is none.
+Result<toml::table> load_table(const std::string& path);
 
 class Section {
  public:
@@ -25,9 +27,9 @@ class Section {
   Section(const toml::table& table, std::string where, const std::string& path)
       : table_(table), where_(std::move(where)), path_(path) {}
 
-  /// Texts, booleans and numbers from 0 to 1000000; leaves `out` alone if the key is absent.
+  /// Texts, booleans and numbers from 0 to `max`; leaves `out` alone if the key is absent.
   template <class T>
-  Status read(std::string_view key, T* out) {
+  Status read(std::string_view key, T* out, std::int64_t max = 1'000'000) {
     const toml::node* node = get(key);
     if (node == nullptr) return {};
     if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) {
@@ -37,8 +39,8 @@ class Section {
       *out = *value;
     } else {
       const auto value = node->value_exact<std::int64_t>();
-      if (!value || *value < 0 || *value > 1'000'000)
-        return wrong(*node, key, "a number from 0 to 1000000");
+      if (!value || *value < 0 || *value > max)
+        return wrong(*node, key, "a number from 0 to " + std::to_string(max));
       *out = static_cast<T>(*value);
     }
     return {};
@@ -54,8 +56,12 @@ class Section {
 
   /// Err names the first unknown key, its line, and the nearest known one.
   [[nodiscard]] Status finish() const;
+  /// "path:line: key in [section]: expected ..."
   [[nodiscard]] tl::unexpected<Error> wrong(const toml::node& node, std::string_view key,
                                             std::string_view wanted) const;
+  /// The same, for a reader of values that says itself what is wrong.
+  [[nodiscard]] tl::unexpected<Error> wrong(const toml::node& node, std::string_view key,
+                                            const Error& why) const;
 
  private:
   const toml::table& table_;

@@ -7,8 +7,6 @@
 #include <sys/random.h>
 
 #include <cerrno>
-#include <cstring>
-#include <fstream>
 
 namespace sluice::config {
 namespace {
@@ -57,29 +55,6 @@ Result<TokenHash> parse_hash(std::string_view hex) {
     hash[i] = static_cast<std::uint8_t>(high * 16 + low);
   }
   return hash;
-}
-
-Result<std::string> read_token_file(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  if (!in) return fail(system_error(format("reading token file {}", path.string()), errno));
-  std::string text(kTokenBytesMax + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad())
-    return fail(system_error(format("reading token file {}", path.string()), errno ? errno : EIO));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kTokenBytesMax)
-    return fail(ErrorCode::kInvalidArgument,
-                format("token file {} is longer than {} bytes; is it the right file?",
-                       path.string(), kTokenBytesMax));
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t start = text.find_first_not_of(kSpace);
-  if (start == std::string::npos)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        format("token file {} is empty; `sluicectl token new` makes a token", path.string()));
-  text = text.substr(start, text.find('\n', start) - start);
-  text.erase(text.find_last_not_of(kSpace) + 1);
-  return text;
 }
 
 Status fill_random(std::span<std::uint8_t> out) {

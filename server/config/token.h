@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,7 +13,6 @@
 namespace sluice::config {
 
 using TokenHash = std::array<std::uint8_t, 32>;
-inline constexpr std::size_t kTokenBytesMax = 4096;
 
 TokenHash hash_token(std::string_view token);
 /// In constant time.
@@ -22,10 +20,6 @@ bool is_same_hash(const TokenHash& a, const TokenHash& b);
 
 std::string hash_text(const TokenHash& hash);  ///< 64 hexadecimal digits
 Result<TokenHash> parse_hash(std::string_view hex);
-
-/// The first line of the file without white space at its ends. Err(kInvalidArgument) if that is
-/// empty or over kTokenBytesMax.
-Result<std::string> read_token_file(const std::filesystem::path& path);
 
 /// From the kernel's generator. Err(kSystem) if it does not answer.
 Status fill_random(std::span<std::uint8_t> out);

@@ -26,8 +26,18 @@ TEST(Duration, ReadsWhatPeopleWrite) {
 }
 
 TEST(Duration, RefusesWhatItCannotMean) {
-  for (const char* text : {"", "10", "m", "-1s", "1w", "1.5h", "99999999999999999999s", "9999999d"})
+  for (const char* text :
+       {"", "0", "10", "m", "-1s", "1w", "1.5h", "99999999999999999999s", "9999999d"})
     EXPECT_FALSE(parse_duration(text).has_value()) << text;
+}
+
+TEST(Duration, RefusesAZeroThatIsNotCalledNone) {
+  for (const char* text : {"0s", "0h0m", "0ms"}) {
+    const auto time = parse_duration(text);
+    ASSERT_FALSE(time.has_value()) << text;
+    EXPECT_NE(std::string::npos, time.error().message.find("it is zero"));
+    EXPECT_NE(std::string::npos, time.error().message.find("\"none\""));
+  }
 }
 
 TEST(Duration, WritesWhatItReadsBack) {
@@ -51,6 +61,60 @@ TEST(Config, NamesTheLineOfATimeThatIsNone) {
   const auto config = parse(kStart + kTenant + "idle_timeout = \"10 minutes\"\n", "f");
   ASSERT_FALSE(config.has_value());
   EXPECT_NE(std::string::npos, config.error().message.find("f:6: idle_timeout"));
+}
+
+TEST(Config, SaysInOneSentenceWhatIsWrongWithAValue) {
+  const auto message = [](const std::string& text) {
+    const auto config = parse(text, "f");
+    return config.has_value() ? "" : config.error().message;
+  };
+  const std::string time = message(kStart + kTenant + "idle_timeout = \"soon\"\n");
+  EXPECT_TRUE(time.starts_with("f:6: idle_timeout in [[tenant]]: \"soon\" is no time")) << time;
+  const std::string size = message(kStart + kTenant + "memory_limit = \"lots\"\n");
+  EXPECT_TRUE(size.starts_with("f:6: memory_limit in [[tenant]]: \"lots\" is no size")) << size;
+  const std::string address = message("[server]\nlisten = [\"/run/s\"]\n");
+  EXPECT_TRUE(address.starts_with("f:2: listen in [server]: server address")) << address;
+}
+
+TEST(Config, TakesAnEmptyTextForNoValueAtAll) {
+  EXPECT_FALSE(parse(kStart + kTenant + "idle_timeout = \"\"\n", "f").has_value());
+  EXPECT_FALSE(parse(kStart + kTenant + "memory_limit = \"\"\n", "f").has_value());
+}
+
+TEST(Config, RefusesMoreWorkersAheadOfTimeThanAMachineCanHold) {
+  const auto with = [](std::uint32_t count) {
+    return parse(kStart + "prestart_workers = " + std::to_string(count) + "\n", "f");
+  };
+  EXPECT_TRUE(with(kPrestartCountMax).has_value());
+  for (const std::uint32_t count : {kPrestartCountMax + 1, 100'000u}) {
+    const auto config = with(count);
+    ASSERT_FALSE(config.has_value());
+    EXPECT_EQ("f:3: prestart_workers in [server]: expected a number from 0 to 256",
+              config.error().message);
+  }
+}
+
+TEST(Config, RefusesAStatsFileThatHasNoPlace) {
+  Config config = parse(kStart, "f").value();
+  for (const char* file : {"/nonexistent/stats", "/tmp", "/dev/null/stats"}) {
+    config.stats_file = file;
+    const auto checked = check(config);
+    ASSERT_FALSE(checked.has_value()) << file;
+    EXPECT_NE(std::string::npos, checked.error().message.find("stats_file in [server]"));
+  }
+  for (const char* file : {"", "/tmp/sluice-no-such-file", "stats"}) {
+    config.stats_file = file;
+    EXPECT_TRUE(check(config).has_value()) << file;
+  }
+}
+
+TEST(Config, TellsAFolderOrAnAbsentFileFromAnEmptyConfiguration) {
+  const auto folder = load("/tmp");
+  ASSERT_FALSE(folder.has_value());
+  EXPECT_EQ("/tmp is a folder; name a file", folder.error().message);
+  const auto none = load("/nonexistent/sluiced.toml");
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ("the configuration: there is no file /nonexistent/sluiced.toml", none.error().message);
 }
 
 TEST(Config, PutsTheControlSocketBesideTheFirstUnixAddress) {

@@ -65,8 +65,25 @@ class Tenants(Case):
         self.refused(server.ctl("tenant", "set", "a b"), 2, "\"a b\"")
         self.refused(server.ctl("token", "new", "nobody"), 1, "nobody")
         self.refused(server.ctl("tenant", "paint", "a"), 2)
-        self.refused(run(f"{BUILD}/bin/sluicectl", "ps", "--socket", f"{server.folder}/none"), 3, "none")
+        self.refused(server.ctl("tenant", "set", "a", "--max-duration", "0s"), 2, "--max-duration", "\"none\"")
         self.refused(run(f"{BUILD}/bin/sluicectl", "ps"), 3, "--socket")
+
+
+    def test_a_dead_socket_is_named_with_what_leads_to_another(self):
+        server = self.serve()
+        self.assertEqual(0, server.stop())
+        for path in (server.control, f"{server.folder}/none", server.write("file", "")):
+            out = run(f"{BUILD}/bin/sluicectl", "ps", "--socket", path)
+            self.refused(out, 3, path, "start sluiced", "--socket", "SLUICE_CONTROL")
+            self.assertNotIn("SLUICE_SERVER", out.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user")
+    def test_a_socket_of_somebody_else_is_named_with_whom_to_ask(self):
+        server = self.serve()
+        os.chmod(server.folder, 0o755)
+        out = subprocess.run([f"{BUILD}/bin/sluicectl", "--socket", server.control, "ps"], user=65534, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(3, out.returncode, out.stderr)
+        self.assertIn("[control]", out.stderr)
 
 
 class Sessions(Case):

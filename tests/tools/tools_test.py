@@ -129,8 +129,35 @@ class Mistakes(ServerCase):
     def test_unknown_tenant(self):
         self.refused(self.client("--server", self.unix, "--tenant", "nobody", "--token-file", self.token), 3, "unknown tenant \"nobody\"")
 
-    def test_missing_token_file(self):
-        self.refused(self.client("--server", self.unix, "--tenant", "a", "--token-file", f"{self.folder}/none"), 3, "none")
+    def test_an_address_that_is_none_is_the_users_mistake(self):
+        for address, said in (("/run/s", "unix:PATH"), ("host:99999", "\"99999\" is no port"), ("unix:", "expected a path"), ("a b", "no host name")):
+            self.refused(self.client("--server", address), 2, address, said)
+            doctor = run(SLUICE, "doctor", "--server", address)
+            self.assertEqual(2, doctor.returncode, doctor.stdout)
+            self.assertIn(said, doctor.stdout)
+
+    def test_a_token_file_that_cannot_be_read_is_named_with_cause_and_fix(self):
+        for file, said in ((f"{self.folder}/absent", "there is no file"), (self.folder, "is a folder"), (self.write("empty", "\n"), "is empty"),
+                           (self.write("long", "x" * 5000), "right file")):
+            self.refused(self.client("--server", self.unix, "--tenant", "a", "--token-file", file), 2, file, said)
+        self.refused(self.client("--server", self.unix, "--token-file", f"{self.folder}/absent"), 2, "--token-file", "SLUICE_TOKEN_FILE")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs another user")
+    def test_a_token_file_of_somebody_else(self):
+        os.chmod(self.folder, 0o755)
+        out = run(SLUICE, "run", "--server", self.unix, "--token-file", self.token, "--", "/bin/true", user=65534)
+        self.refused(out, 2, self.token, "Permission denied", "user 65534")
+
+    def test_a_token_file_is_named_without_the_tool_too(self):
+        env = {"SLUICE_SERVER": self.unix, "SLUICE_TENANT": "a", "LD_LIBRARY_PATH": f"{BUILD}/lib/sluice"}
+        for file, said in ((self.folder, "is a folder"), (f"{self.folder}/absent", "there is no file")):
+            out = run(PROGRAM, env={**env, "SLUICE_TOKEN_FILE": file})
+            self.assertGreater(out.returncode, 0, out.stderr)  # an error, not a crash
+            for word in (file, said, "SLUICE_TOKEN_FILE"):
+                self.assertIn(word, out.stderr)
+
+    def test_a_program_that_is_a_folder(self):
+        self.refused(run(SLUICE, "run", "--local", "--", self.folder), 126, self.folder)
 
     def test_version_mismatch_says_which_side_to_update(self):
         def field(tag, data):
@@ -235,6 +262,21 @@ class Mistakes(ServerCase):
         self.refused(out, 2, "memory_limt", "did you mean \"memory_limit\"", ":5:")
         check = run(f"{BUILD}/bin/sluicectl", "config", "check", f"{self.folder}/bad.toml")
         self.refused(check, 2, "memory_limit")
+
+    def test_sluiced_says_what_is_wrong_with_its_words(self):
+        self.refused(run(f"{BUILD}/bin/sluiced", "--config", self.folder), 2, f"{self.folder} is a folder")
+        self.refused(run(f"{BUILD}/bin/sluiced", "--config", f"{self.folder}/absent"), 2, f"no file {self.folder}/absent")
+        self.refused(run(f"{BUILD}/bin/sluiced", "--confg", "x"), 2, "--confg")
+
+    def test_config_check_finds_what_would_hurt_later(self):
+        tenant = f'[[tenant]]\nname = "a"\ntoken_file = "{self.token}"\n'
+        server = f'[server]\ndriver = "{SOFTGPU}"\nlisten = ["unix:{self.folder}/x"]\n'
+        for config, *words in ((server + "prestart_workers = 100000\n" + tenant, ":4:", "prestart_workers", "from 0 to 256"),
+                               (server + f'stats_file = "{self.folder}/absent/stats"\n' + tenant, "stats_file", f"no folder {self.folder}/absent"),
+                               (server + tenant + 'idle_timeout = "0s"\n', ":7:", "\"0s\" is no time", "\"none\""),
+                               (server + tenant + 'max_duration = "soon"\n', ": \"soon\" is no time")):
+            self.refused(run(f"{BUILD}/bin/sluicectl", "config", "check", self.write("bad.toml", config)), 2, *words)
+            self.refused(self.sluiced(config, "--check"), 2, *words)
 
     def test_network_listening_needs_a_decision(self):
         config = f'[server]\nlisten = ["0.0.0.0:0"]\n[[tenant]]\nname = "a"\ntoken_file = "{self.token}"\n'

@@ -1,17 +1,11 @@
 #include "tools/sluice/client_config.h"
 
-#include "common/format.h"
 #include "server/config/section.h"
 #include "server/config/size.h"
 #include "transport/transport.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace sluice::tool {
 namespace {
@@ -30,10 +24,10 @@ std::string resolved(const std::string& file, const std::string& config_path) {
 Status check(const config::Section& s, const toml::table& table, const ClientConfig& c) {
   if (!c.server.empty())
     if (const auto address = transport::parse_address(c.server); !address)
-      return s.wrong(*table.get("server"), "server", address.error().message);
+      return s.wrong(*table.get("server"), "server", address.error());
   if (!c.memory.empty())
     if (const auto size = config::parse_size(c.memory); !size)
-      return s.wrong(*table.get("memory"), "memory", size.error().message);
+      return s.wrong(*table.get("memory"), "memory", size.error());
   if (!c.transport.empty() && c.transport != "shm" && c.transport != "unix" && c.transport != "tcp")
     return s.wrong(*table.get("transport"), "transport", "\"shm\", \"unix\" or \"tcp\"");
   return {};
@@ -49,15 +43,11 @@ std::string client_config_path() {
 }
 
 Result<ClientConfig> load_client_config(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    if (path.empty() || (::access(path.c_str(), F_OK) != 0 && errno != EACCES))
-      return ClientConfig{};
-    return fail(ErrorCode::kPermission, format("{} cannot be read", path));
-  }
-  std::stringstream text;
-  text << file.rdbuf();
-  SLUICE_TRY(const toml::table root, config::parse_table(text.str(), path));
+  if (path.empty()) return ClientConfig{};
+  const auto loaded = config::load_table(path);
+  if (!loaded && loaded.error().code == ErrorCode::kNotFound) return ClientConfig{};
+  if (!loaded) return fail(loaded.error());
+  const toml::table& root = *loaded;
   config::Section s(root, "the file", path);
   ClientConfig out;
   SLUICE_CHECK(s.read("server", &out.server));

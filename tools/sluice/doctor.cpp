@@ -47,10 +47,12 @@ void check_server(const Settings& settings, Findings& findings) {
     return findings.bad("server", kExitUsage,
                         "none named: --server, SLUICE_SERVER, or server in " +
                             client_config_path() + "; `sluice run --local` needs none");
-  const auto node = probe(settings);
+  const auto target = target_of(settings);
+  if (!target) return findings.bad("server", kExitUsage, target.error().message);
+  const auto node = probe(*target);
   if (!node) return findings.bad("server", kExitServer, node.error().message);
-  findings.good("server", settings.server + " (" + *node + ") lets tenant \"" +
-                              (settings.tenant.empty() ? "local" : settings.tenant) + "\" in");
+  findings.good("server",
+                settings.server + " (" + *node + ") lets tenant \"" + target->tenant + "\" in");
 }
 
 void check_program(const std::string& program, Findings& findings) {

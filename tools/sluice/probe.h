@@ -4,12 +4,22 @@
 
 #include "common/result.h"
 #include "tools/sluice/settings.h"
+#include "transport/transport.h"
 
 #include <string>
 
 namespace sluice::tool {
 
-/// The server's name of itself. Makes no session. Errors name the server and the fix.
-Result<std::string> probe(const Settings& settings);
+/// Where to go and what to show there.
+struct Target {
+  transport::Address address;
+  std::string tenant, token;
+};
+/// Err: what is wrong on the user's side, an address that is none or a token file that cannot be
+/// read.
+Result<Target> target_of(const Settings& settings);
+/// The server's name of itself. Makes no session. Err: what is wrong with the server or what it
+/// refuses, and the fix.
+Result<std::string> probe(const Target& target);
 
 }  // namespace sluice::tool

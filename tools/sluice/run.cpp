@@ -109,8 +109,10 @@ std::optional<std::string> cannot_be_reached(const Settings& settings, int* code
   if (!settings.transport.empty() && (settings.transport == "tcp") == is_unix)
     return "--transport " + settings.transport + " does not lead to " + settings.server +
            (is_unix ? "; tcp needs HOST[:PORT]" : "; it needs a server on this host, unix:PATH");
+  const auto target = target_of(settings);
+  if (!target) return target.error().message;
   *code = kExitServer;
-  if (const auto reachable = probe(settings); !reachable) return reachable.error().message;
+  if (const auto reachable = probe(*target); !reachable) return reachable.error().message;
   return std::nullopt;
 }
 

@@ -63,7 +63,22 @@ Result<std::unique_ptr<server::control::Client>> connect(std::string path) {
                          places.back()));
     path = *found;
   }
-  return server::control::Client::connect(path);
+  auto client = server::control::Client::connect(path);
+  if (client) return client;
+  switch (client.error().code) {
+    case ErrorCode::kNotFound:
+      return fail(ErrorCode::kNotFound,
+                  format("no server is listening at {}; start sluiced, or name its control socket "
+                         "with --socket or SLUICE_CONTROL (sluiced logs it as control=)",
+                         path));
+    case ErrorCode::kPermission:
+      return fail(ErrorCode::kPermission,
+                  format("you may not use {}; be the server's user, or in the group of [control] "
+                         "group in sluiced.toml",
+                         path));
+    default:
+      return client;
+  }
 }
 
 int list_tenants(Session session) {

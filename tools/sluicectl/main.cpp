@@ -1,5 +1,6 @@
 // sluicectl, the administrator's tool: checks configurations, makes tokens, and controls a running
 // server over its UNIX socket.
+#include "common/read_file.h"
 #include "server/config/config.h"
 #include "server/config/duration.h"
 #include "server/config/size.h"
@@ -40,24 +41,33 @@ int make_token() {
 }
 
 int print_hash(const std::string& file) {
-  const auto read = config::read_token_file(file);
+  const auto read = read_token_file(file);
   if (!read) return refuse({ErrorCode::kInvalidArgument, read.error().message});
   std::printf("token_sha256 = \"%s\"\n", config::hash_text(config::hash_token(*read)).c_str());
   return 0;
 }
 
+/// Says which option a value was wrong for.
+template <class T>
+Result<T> named(const char* option, Result<T> value) {
+  if (value) return value;
+  return fail(value.error().with_context(option));
+}
+
 Result<config::TenantOverride> change_of(const Options& options) {
   config::TenantOverride out;
   if (!options.memory.empty()) {
-    SLUICE_TRY(out.memory_limit_bytes, config::parse_size(options.memory));
+    SLUICE_TRY(out.memory_limit_bytes, named("--memory", config::parse_size(options.memory)));
   }
   if (options.max_sessions >= 0)
     out.max_sessions = static_cast<std::uint32_t>(options.max_sessions);
   if (!options.idle_timeout.empty()) {
-    SLUICE_TRY(out.idle_timeout, config::parse_duration(options.idle_timeout));
+    SLUICE_TRY(out.idle_timeout,
+               named("--idle-timeout", config::parse_duration(options.idle_timeout)));
   }
   if (!options.max_duration.empty()) {
-    SLUICE_TRY(out.max_duration, config::parse_duration(options.max_duration));
+    SLUICE_TRY(out.max_duration,
+               named("--max-duration", config::parse_duration(options.max_duration)));
   }
   return out;
 }
@@ -68,8 +78,11 @@ int set_with(Session session, const Options& options) {
 }
 
 int top_with(Session session, const Options& options) {
-  const auto interval = config::parse_duration(options.interval);
-  return interval ? top(session, *interval, options.is_once) : refuse(interval.error());
+  const auto interval = named("--interval", config::parse_duration(options.interval));
+  if (!interval) return refuse(interval.error());
+  if (interval->count() < 10)
+    return refuse({ErrorCode::kInvalidArgument, "--interval: at least 10ms, e.g. 1s"});
+  return top(session, *interval, options.is_once);
 }
 
 int kill_with(Session session, const Options& options) {
@@ -93,21 +106,26 @@ void add_tenant_commands(CLI::App& app, Options& o, Commands& commands) {
   tenant->require_subcommand(1)->fallthrough();
   CLI::App* set =
       tenant->add_subcommand("set", "make a tenant, or change what is given")->fallthrough();
-  set->add_option("name", o.name)->required();
-  set->add_option("--memory", o.memory, "slice of each device, e.g. 4GiB; 0: the whole device");
-  set->add_option("--max-sessions", o.max_sessions, "at the same time")
-      ->check(CLI::Range(0u, config::kSessionCountMax));
+  set->add_option("name", o.name, "the tenant's name")->required();
+  set->add_option("--memory", o.memory, "slice of each device, e.g. 4GiB; 0: the whole device")
+      ->type_name("SIZE");
+  set->add_option("--max-sessions", o.max_sessions, "sessions at the same time")
+      ->check(CLI::Range(0u, config::kSessionCountMax))
+      ->type_name("N");
   set->add_option("--idle-timeout", o.idle_timeout,
-                  "end a session after so long without a CUDA call, e.g. 10m; none");
-  set->add_option("--max-duration", o.max_duration, "of a session, e.g. 8h; none");
+                  "end a session after so long without a CUDA call, e.g. 10m, or none")
+      ->type_name("TIME");
+  set->add_option("--max-duration", o.max_duration,
+                  "end a session that is so old, e.g. 8h, or none")
+      ->type_name("TIME");
   commands.push_back({set, {}, [&o](Session s) { return set_with(s, o); }});
   CLI::App* show = tenant->add_subcommand("show", "one tenant")->fallthrough();
-  show->add_option("name", o.name)->required();
+  show->add_option("name", o.name, "the tenant's name")->required();
   commands.push_back({show, {}, [&o](Session s) { return show_tenant(s, o.name); }});
   CLI::App* list = tenant->add_subcommand("list", "all tenants")->fallthrough();
   commands.push_back({list, {}, list_tenants});
   CLI::App* remove = tenant->add_subcommand("rm", "let a tenant in no more")->fallthrough();
-  remove->add_option("name", o.name)->required();
+  remove->add_option("name", o.name, "the tenant's name")->required();
   remove->add_flag("--force", o.is_forced, "also if it has sessions; they are ended");
   commands.push_back(
       {remove, {}, [&o](Session s) { return remove_tenant(s, o.name, o.is_forced); }});
@@ -122,7 +140,7 @@ void add_token_commands(CLI::App& app, Options& o, Commands& commands) {
                                         "stdout; without a tenant: a token "
                                         "and its line for sluiced.toml")
                        ->fallthrough();
-  make->add_option("tenant", o.name);
+  make->add_option("tenant", o.name, "the tenant's name");
   commands.push_back({make, [&o] { return o.name.empty() ? make_token() : -1; },
                       [&o](Session s) { return new_token(s, o.name); }});
   CLI::App* revoke =
@@ -131,7 +149,7 @@ void add_token_commands(CLI::App& app, Options& o, Commands& commands) {
               "revoke",
               "let nobody in with the tenant's token; sessions go on (sluicectl kill ends them)")
           ->fallthrough();
-  revoke->add_option("tenant", o.name)->required();
+  revoke->add_option("tenant", o.name, "the tenant's name")->required();
   commands.push_back({revoke, {}, [&o](Session s) { return revoke_token(s, o.name); }});
   CLI::App* hash =
       token->add_subcommand("hash", "the token_sha256 line of a token file")->fallthrough();
@@ -140,16 +158,18 @@ void add_token_commands(CLI::App& app, Options& o, Commands& commands) {
 }
 
 void add_session_commands(CLI::App& app, Options& o, Commands& commands) {
-  CLI::App* ps = app.add_subcommand("ps", "the sessions")->fallthrough();
+  CLI::App* ps =
+      app.add_subcommand("ps", "the sessions: who, for how long, what they hold")->fallthrough();
   commands.push_back({ps, {}, list_sessions});
   CLI::App* kill =
       app.add_subcommand("kill", "end sessions; their programs get an error")->fallthrough();
   kill->add_option("session", o.sessions, "numbers, as ps shows them");
-  kill->add_option("--tenant", o.name, "all sessions of a tenant");
+  kill->add_option("--tenant", o.name, "all sessions of this tenant")->type_name("NAME");
   commands.push_back({kill, {}, [&o](Session s) { return kill_with(s, o); }});
-  CLI::App* live = app.add_subcommand("top", "who uses how much, live")->fallthrough();
+  CLI::App* live = app.add_subcommand("top", "who uses how much, live; q ends it")->fallthrough();
   live->add_flag("--once", o.is_once, "one look (of one interval), then end");
-  live->add_option("--interval", o.interval, "between looks, e.g. 5s");
+  live->add_option("--interval", o.interval, "between looks, at least 10ms (default 1s)")
+      ->type_name("TIME");
   commands.push_back({live, {}, [&o](Session s) { return top_with(s, o); }});
 }
 
@@ -157,9 +177,10 @@ void add_config_commands(CLI::App& app, Options& o, Commands& commands) {
   CLI::App* configuration = app.add_subcommand("config", "configuration files");
   configuration->require_subcommand(1)->fallthrough();
   CLI::App* check =
-      configuration->add_subcommand("check", "check a file; 0 if it is right, 2 if not")
+      configuration
+          ->add_subcommand("check", "check a file, without a server; 0 if it is right, 2 if not")
           ->fallthrough();
-  check->add_option("file", o.file, "the file")->required();
+  check->add_option("file", o.file, "as sluiced --config would read it")->required();
   commands.push_back({check, [&o] { return check_file(o.file); }, {}});
   CLI::App* again =
       configuration
@@ -187,15 +208,17 @@ int run(const Command& command, const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace sluice::tool;
-  CLI::App app{
-      "sluicectl: administration of Sluice servers\nExit status: 0 done, 1 the server refuses, 2 "
-      "usage or a wrong configuration file, 3 server unreachable."};
+  CLI::App app{"sluicectl: administration of a Sluice server; runs on its machine", "sluicectl"};
+  app.footer(
+      "sluicectl COMMAND --help tells more. --socket and -o may stand anywhere.\nExit status: 0 "
+      "done, 1 the server refuses, 2 usage or a wrong configuration file, 3 server unreachable.");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluicectl 0.1.0");
   Options options;
   app.add_option("--socket", options.socket,
                  "the server's control socket (default: SLUICE_CONTROL, else "
-                 "/run/sluice/sluiced.sock.control)");
+                 "/run/sluice/sluiced.sock.control or the same below $XDG_RUNTIME_DIR)")
+      ->type_name("PATH");
   app.add_option("-o,--output", options.output, "table or json")
       ->check(CLI::IsMember({"table", "json"}));
   Commands commands;
