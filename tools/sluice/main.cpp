@@ -1,5 +1,5 @@
 // sluice, the user's tool. `sluice run` starts an unmodified CUDA program with the shim, `sluice
-// doctor` says what would be in its way.
+// stats` tells what its calls cost, `sluice doctor` says what would be in its way.
 #include "tools/sluice/doctor.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/run.h"
@@ -8,57 +8,128 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace {
 
 using sluice::tool::Settings;
+using sluice::tool::StatsOptions;
 
-/// What both commands need to know.
+/// CLI11 does not know what stands behind "--".
+class Help : public CLI::Formatter {
+ public:
+  explicit Help(std::string usage) : usage_(std::move(usage)) {}
+  std::string make_usage(const CLI::App*, std::string) const override { return usage_ + "\n"; }
+
+ private:
+  std::string usage_;
+};
+
+/// What all commands need to know.
 void add_server_options(CLI::App& command, Settings& s) {
-  command.add_flag("--local", s.is_local,
-                   "a server of one's own on the software GPU, for this run");
-  command.add_option("--server", s.server,
-                     "HOST[:PORT] or unix:PATH (default: SLUICE_SERVER, else server in "
-                     "~/.config/sluice/config.toml)");
-  command.add_option("--tenant", s.tenant, "tenant name (default: SLUICE_TENANT, the file)");
-  command.add_option("--token-file", s.token_file,
-                     "file with the tenant's token (default: SLUICE_TOKEN_FILE, the file)");
-  command.add_option("command", s.command, "-- PROGRAM ARGS...");
+  command.add_flag("--local", s.is_local, "a server of your own on the software GPU, for this run");
+  command
+      .add_option("--server", s.server,
+                  "HOST[:PORT] or unix:PATH (default: SLUICE_SERVER, else server in "
+                  "~/.config/sluice/config.toml)")
+      ->type_name("ADDRESS");
+  command
+      .add_option("--tenant", s.tenant,
+                  "who you are (default: SLUICE_TENANT, else tenant in config.toml)")
+      ->type_name("NAME");
+  command
+      .add_option("--token-file", s.token_file,
+                  "file with the tenant's token (default: SLUICE_TOKEN_FILE, else token_file in "
+                  "config.toml)")
+      ->type_name("FILE");
+}
+
+void add_program(CLI::App& command, Settings& s) {
+  command.add_option("command", s.command)->group("");  // the usage line tells it
   command.positionals_at_end(true);
   command.prefix_command(false);
 }
 
 void add_run_options(CLI::App& run, Settings& s) {
-  run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB");
+  run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB")
+      ->type_name("SIZE");
   run.add_option("--transport", s.transport,
                  "shm, unix or tcp; shm and unix need a server on this host (default: the best)")
       ->check(CLI::IsMember({"shm", "unix", "tcp"}));
-  run.add_flag("--stats", s.wants_stats, "print calls, round trips, bytes and GPU time afterwards");
-  run.add_option("--log", s.log,
-                 "SLUICE_LOG for the program: trace, debug, info, warn, error, off");
+  run.add_option("--log", s.log, "SLUICE_LOG for the program: trace, debug, info, warn, error, off")
+      ->type_name("LEVEL");
   run.add_flag("--no-audit", s.has_no_audit,
                "do not use LD_AUDIT: plugins with a static CUDA runtime are then not carried");
+}
+
+CLI::App* add_stats(CLI::App& app, Settings& s, StatsOptions& o) {
+  CLI::App* stats = app.add_subcommand(
+      "stats", "run a program and tell what its CUDA calls cost, or tell what SLUICE_STATS wrote");
+  stats->formatter(std::make_shared<Help>(
+      "Usage: sluice stats [OPTIONS] -- PROGRAM ARGS...\n       sluice stats [OPTIONS] FILE..."));
+  stats->footer(
+      "Exit status: the program's own or that of `sluice run`; with files 0, or 2 usage or a file "
+      "that cannot be read.\nThe columns are explained in docs/observability.md.");
+  stats->add_option("-o,--output", o.output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}));
+  stats->add_option("--sort", o.sort, "waited (default), calls, waits or bytes, most first")
+      ->check(CLI::IsMember({"waited", "calls", "waits", "bytes"}));
+  stats->add_option("--lines", o.lines_max, "of functions and of places; 0: all (default 20)")
+      ->type_name("N");
+  stats->add_option("--to", o.to, "file for the report (default: stdout; with a program stderr)")
+      ->type_name("FILE");
+  stats->add_option("file", o.files, "what SLUICE_STATS=FILE.json or SLUICE_STATS_FILE=FILE wrote")
+      ->type_name("FILE");
+  add_server_options(*stats, s);
+  add_run_options(*stats, s);
+  return stats;
+}
+
+int stats(Settings settings, const StatsOptions& options) {
+  if (settings.command.empty() != options.files.empty()) {
+    if (settings.command.empty()) return sluice::tool::show_stats(options);
+    if (const auto place = sluice::tool::can_be_written(options); !place) {
+      std::fprintf(stderr, "sluice stats: %s\n", place.error().message.c_str());
+      return sluice::tool::kExitUsage;
+    }
+    settings.report = options;
+    return sluice::tool::run(std::move(settings));
+  }
+  std::fprintf(stderr,
+               "sluice stats: name files of SLUICE_STATS, or -- PROGRAM ARGS..., and not both\n");
+  return sluice::tool::kExitUsage;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"sluice: runs unmodified CUDA programs on GPUs of another machine"};
+  CLI::App app{"sluice: runs unmodified CUDA programs on GPUs of another machine", "sluice"};
+  app.footer("sluice COMMAND --help tells more. First try: sluice run --local -- PROGRAM");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice 0.1.0");
   Settings settings;
-  CLI::App* run = app.add_subcommand(
-      "run",
-      "run a program with the shim\nExit status: the program's own, or 2 usage, 3 server "
-      "unreachable or refusing, 4 program cannot be carried, 126 not executable, 127 not found");
+  CLI::App* run = app.add_subcommand("run", "run a program; its CUDA calls go to the server");
+  run->formatter(std::make_shared<Help>("Usage: sluice run [OPTIONS] -- PROGRAM ARGS..."));
+  run->footer(
+      "Exit status: the program's own, or 2 usage, 3 server unreachable or refusing, 4 program "
+      "cannot be carried, 126 not executable, 127 not found");
   add_server_options(*run, settings);
+  add_program(*run, settings);
   add_run_options(*run, settings);
+  run->add_flag("--stats", settings.wants_stats,
+                "print calls, round trips, bytes and GPU time afterwards");
+  StatsOptions stats_options;
+  const CLI::App* costs = add_stats(app, settings, stats_options);
   CLI::App* doctor = app.add_subcommand(
-      "doctor",
-      "check the settings, the server and a program, and say what to do\nExit status: 0, "
-      "or what `sluice run` would end with");
+      "doctor", "check the settings, the server and a program, and say what to do");
+  doctor->formatter(std::make_shared<Help>("Usage: sluice doctor [OPTIONS] [-- PROGRAM]"));
+  doctor->footer("Runs nothing. Exit status: 0, or what `sluice run` would end with");
   add_server_options(*doctor, settings);
+  add_program(*doctor, settings);
   // Everything behind "--" is the program's, also what looks like an option.
   int own = argc;
   for (int i = 1; i < argc; ++i)
@@ -74,5 +145,6 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : sluice::tool::kExitUsage;
   }
   settings.command.insert(settings.command.end(), command.begin(), command.end());
+  if (costs->parsed()) return stats(std::move(settings), stats_options);
   return doctor->parsed() ? sluice::tool::doctor(settings) : sluice::tool::run(settings);
 }

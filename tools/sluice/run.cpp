@@ -24,8 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const char* g_command = "run";  ///< as the user called it
+
 int refuse(int code, const std::string& message) {
-  std::fprintf(stderr, "sluice run: %s\n", message.c_str());
+  std::fprintf(stderr, "sluice %s: %s\n", g_command, message.c_str());
   return code;
 }
 
@@ -119,6 +121,7 @@ std::optional<std::string> cannot_be_reached(const Settings& settings, int* code
 }  // namespace
 
 int run(Settings settings) {
+  if (settings.report) g_command = "stats";
   if (const auto wrong = contradiction(settings)) return refuse(kExitUsage, *wrong);
   auto completed = complete(std::move(settings));
   if (!completed) return refuse(kExitUsage, completed.error().message);
@@ -149,10 +152,16 @@ int run(Settings settings) {
     stats_file = "/tmp/sluice-stats." + std::to_string(::getpid());
     ::setenv("SLUICE_STATS_FILE", stats_file.c_str(), 1);
   }
+  std::optional<StatsFolder> folder;
+  if (settings.report) {
+    auto made = StatsFolder::make();
+    if (!made) return refuse(kExitUsage, made.error().message);
+    folder.emplace(std::move(*made));
+  }
   const ShimOptions shim = {.folder = fs::weakly_canonical(bin / "../lib/sluice").string(),
                             .program = checked.files.back(),
                             .wants_audit = !settings.has_no_audit};
-  if (!local && !settings.wants_stats) {
+  if (!local && !settings.wants_stats && !folder) {
     load_shim(shim);
     std::vector<char*> arguments;
     for (std::string& word : settings.command) arguments.push_back(word.data());
@@ -163,6 +172,7 @@ int run(Settings settings) {
   const int status = run_child(shim, path, settings.command);
   const std::string server_stats = local ? local->stats_file() : "";
   if (local) local->stop();
+  if (folder) show_stats_of_program(*settings.report, *folder);
   if (settings.wants_stats) print_stats(stats_file, server_stats);
   if (is_own_file) ::unlink(stats_file.c_str());
   return status;

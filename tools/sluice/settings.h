@@ -3,7 +3,9 @@
 #pragma once
 
 #include "common/result.h"
+#include "tools/sluice/stats.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,8 @@ struct Settings {
   std::string server, tenant, token_file, memory, transport, log;
   bool is_local = false, wants_stats = false, has_no_audit = false;
   std::vector<std::string> command;
-  std::string config_file;  ///< the user's file, if it was read
+  std::optional<StatsOptions> report;  ///< `sluice stats -- PROGRAM`
+  std::string config_file;             ///< the user's file, if it was read
 };
 
 std::string environment(const char* name);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "server/control/types.h"
-#include "tools/sluicectl/table.h"
+#include "tools/table.h"
 
 #include <nlohmann/json.hpp>
 

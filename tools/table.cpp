@@ -1,4 +1,4 @@
-#include "tools/sluicectl/table.h"
+#include "tools/table.h"
 
 #include <algorithm>
 #include <cctype>
