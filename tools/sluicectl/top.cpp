@@ -3,19 +3,21 @@
 #include "server/config/duration.h"
 #include "server/config/size.h"
 #include "tools/sluicectl/commands.h"
+#include "tools/sluicectl/screen.h"
 #include "tools/sluicectl/views.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <optional>
 #include <thread>
 
 namespace sluice::tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Nobody looks at an empty screen for the whole of a long interval.
+constexpr std::chrono::milliseconds kFirstWaitMax{1000};
 
 struct Look {
   Clock::time_point when;
@@ -88,24 +90,37 @@ nlohmann::json json_of_look(const Look& now, const std::vector<Rates>& rates) {
 int top(Session session, std::chrono::milliseconds interval, bool is_once) {
   auto before = look(session.client);
   if (!before) return refuse(before.error());
-  const bool is_screen = !session.wants_json && !is_once && ::isatty(1) == 1;
-  for (;;) {
-    std::this_thread::sleep_for(interval);
-    auto now = look(session.client);
-    if (!now) return refuse(now.error());
-    const double seconds = std::chrono::duration<double>(now->when - before->when).count();
-    std::vector<Rates> rates;
-    for (const auto& one : now->sessions) rates.push_back(rates_of(one, *before, seconds));
-    if (session.wants_json) {
-      print_json(json_of_look(*now, rates));
-    } else {
-      const std::string text = screen_of(*now, rates);
-      std::printf("%s%s%s", is_screen ? "\x1b[H\x1b[2J" : "", text.c_str(), is_once ? "" : "\n");
-      std::fflush(stdout);
+  Error lost;
+  const bool is_shown = [&] {
+    std::optional<Screen> screen;
+    if (!session.wants_json && !is_once) screen.emplace();
+    auto wait = screen ? std::min(interval, kFirstWaitMax) : interval;
+    for (;; wait = interval) {
+      if (!screen) {
+        std::this_thread::sleep_for(wait);
+      } else if (!screen->rest(wait)) {
+        return true;
+      }
+      auto now = look(session.client);
+      if (!now) {
+        lost = now.error();  // told when the terminal is itself again
+        return false;
+      }
+      const double seconds = std::chrono::duration<double>(now->when - before->when).count();
+      std::vector<Rates> rates;
+      for (const auto& one : now->sessions) rates.push_back(rates_of(one, *before, seconds));
+      if (session.wants_json) {
+        print_json(json_of_look(*now, rates));
+      } else if (screen) {
+        screen->draw(screen_of(*now, rates));
+      } else {
+        std::printf("%s", screen_of(*now, rates).c_str());
+      }
+      if (is_once) return true;
+      before = std::move(now);
     }
-    if (is_once) return 0;
-    before = std::move(now);
-  }
+  }();
+  return is_shown ? 0 : refuse(lost);
 }
 
 }  // namespace sluice::tool
