@@ -2,6 +2,7 @@
 """`sluice stats`: what a program's calls cost, with the places in it that waited."""
 import json
 import os
+import subprocess
 import unittest
 
 from harness import BUILD, Server, run
@@ -60,6 +61,16 @@ class Stats(unittest.TestCase):
             out = self.stats(*words)
             self.assertEqual(2, out.returncode, out.stderr)
             self.assertIn(said, out.stderr)
+
+    def test_a_server_of_ones_own_will_do(self):
+        out = self.stats("--local", "--sort", "bytes", "--lines", "1", "--", PROGRAM)
+        self.assertEqual(0, out.returncode, out.stderr)
+        self.assertRegex(out.stderr, r"FUNCTION\n.* cuMemcpy\w+\n\.\.\. and \d+ functions more")
+
+    def test_a_stripped_program_leaves_the_offset(self):
+        stripped = f"{self.server.folder}/stripped"
+        subprocess.run(["strip", "-o", stripped, PROGRAM], check=True)
+        self.assertRegex(self.stats(*self.on_server, "--", stripped).stderr, r"cuModuleLoadData +stripped\(\+0x[0-9a-f]+\)")
 
     def test_a_program_without_cuda_says_so(self):
         out = self.stats(*self.on_server, "--", "/bin/sh", "-c", "exit 7")

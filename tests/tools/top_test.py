@@ -20,12 +20,12 @@ CLEAR = "\x1b[H\x1b[2J"
 class Terminal:
     """sluicectl top in a pty of so many columns."""
 
-    def __init__(self, server, columns=200):
+    def __init__(self, server, columns=200, interval="50ms"):
         self.ours, self.its = pty.openpty()
         fcntl.ioctl(self.its, termios.TIOCSWINSZ, struct.pack("HHHH", 12, columns, 0, 0))
         self.before = termios.tcgetattr(self.its)
         self.text = ""
-        self.process = subprocess.Popen([f"{BUILD}/bin/sluicectl", "--socket", server.control, "top", "--interval", "50ms"],
+        self.process = subprocess.Popen([f"{BUILD}/bin/sluicectl", "--socket", server.control, "top", "--interval", interval],
                                         stdin=self.its, stdout=self.its, stderr=self.its, env=clean_environment(), start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
@@ -92,8 +92,15 @@ class Top(unittest.TestCase):
         self.is_sane(terminal, code=1)
         self.assertTrue(terminal.read_until(lambda: "sluicectl: " in terminal.text.split("\x1b[?1049l")[-1]), terminal.text)
 
+    def test_a_long_interval_has_its_first_look_soon_and_is_interrupted(self):
+        terminal = Terminal(self.server, interval="1h")
+        self.addCleanup(terminal.close)
+        self.assertTrue(terminal.read_until(lambda: "PROGRAM" in terminal.text), terminal.text)
+        os.write(terminal.ours, b"\x03")
+        self.is_sane(terminal)
+
     def test_an_interval_that_is_none_is_refused(self):
-        for interval in ("0s", "none", "soon"):
+        for interval in ("0s", "1ms", "none", "soon"):
             out = self.server.ctl("top", "--interval", interval)
             self.assertEqual(2, out.returncode, out.stderr)
 
