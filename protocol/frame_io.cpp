@@ -1,12 +1,12 @@
 #include "protocol/frame_io.h"
 
+#include "common/fd_passing.h"
 #include "common/format.h"
 
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -36,54 +36,12 @@ bool is_retryable(int error) {
   return error == EINTR || error == EAGAIN || error == EWOULDBLOCK;
 }
 
-/// Room for more descriptors than anybody should send: what does not fit would be lost unseen.
-constexpr std::size_t kPassedMax = 4;
-
-/// Closes all but the first descriptor.
-void take_descriptors(msghdr& header, Fd* passed) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int raw = -1;
-      std::memcpy(&raw, CMSG_DATA(c) + i * sizeof raw, sizeof raw);
-      Fd owned(raw);
-      if (!passed->valid()) *passed = std::move(owned);
-    }
-  }
-}
-
 /// As recv(); without `passed` the host kernel drops descriptors that come along.
 ssize_t receive(int fd, std::span<std::byte> into, Fd* passed) {
   if (passed == nullptr) return ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
-  iovec part{into.data(), into.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kPassedMax * sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  const ssize_t got = ::recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got >= 0) take_descriptors(header, passed);
-  return got;
-}
-
-/// As send(); a `passed_fd` of -1 is none.
-ssize_t send_some(int fd, std::span<const std::byte> bytes, int passed_fd) {
-  if (passed_fd < 0) return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  cmsghdr* c = CMSG_FIRSTHDR(&header);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(c), &passed_fd, sizeof passed_fd);
-  return ::sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  ReceivedBytes received = receive_with_fd(fd, into, MSG_DONTWAIT);
+  if (!passed->valid()) *passed = std::move(received.passed);
+  return received.bytes;
 }
 
 Status read_exactly(int fd, std::span<std::byte> into, FrameDeadline deadline, Fd* passed) {
@@ -114,7 +72,7 @@ Status write_frame_with(int passed_fd, int fd, const Frame& frame, FrameDeadline
         format("bootstrap frame of {} bytes (allowed: up to {})", bytes.size(), kFrameBytesMax));
   std::span<const std::byte> rest = bytes;
   while (!rest.empty()) {
-    const ssize_t sent = send_some(fd, rest, passed_fd);
+    const ssize_t sent = send_with_fd(fd, rest, passed_fd, MSG_DONTWAIT);
     if (sent >= 0) {
       if (sent > 0) passed_fd = -1;
       rest = rest.subspan(static_cast<std::size_t>(sent));

@@ -4,12 +4,9 @@
 // the broker does not trust a worker, so everything is checked.
 #include "server/link.h"
 
+#include "common/fd_passing.h"
 #include "common/format.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -166,22 +163,6 @@ Result<Message> decode(std::uint32_t type, Reader& reader) {
   }
 }
 
-/// Keeps the first passed descriptor and closes any other.
-Fd take_descriptor(msghdr& header) {
-  Fd first;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      Fd owned(fd);
-      if (!first.valid()) first = std::move(owned);
-    }
-  }
-  return first;
-}
-
 }  // namespace
 
 Status send_message(int fd, const Message& message, int passed_fd) {
@@ -193,23 +174,9 @@ Status send_message(int fd, const Message& message, int passed_fd) {
   if (bytes.size() > kMessageBytesMax)
     return fail(ErrorCode::kInvalidArgument, format("link message of {} bytes (allowed: up to {})",
                                                     bytes.size(), kMessageBytesMax));
-  iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (passed_fd >= 0) {
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* c = CMSG_FIRSTHDR(&header);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(c), &passed_fd, sizeof passed_fd);
-  }
   ssize_t sent = 0;
   do {
-    sent = ::sendmsg(fd, &header, MSG_NOSIGNAL);
+    sent = send_with_fd(fd, bytes, passed_fd, 0);
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return {};
   if (errno == EPIPE || errno == ECONNRESET)
@@ -221,23 +188,16 @@ Status send_message(int fd, const Message& message, int passed_fd) {
 
 Result<Received> receive_message(int fd) {
   std::vector<std::byte> bytes(kMessageBytesMax);
-  iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  ssize_t got = 0;
+  ReceivedBytes received;
   do {
-    got = ::recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+    received = receive_with_fd(fd, bytes, 0);
+  } while (received.bytes < 0 && errno == EINTR);
+  const ssize_t got = received.bytes;
   if (got < 0 && errno == EAGAIN) return fail(ErrorCode::kTimeout, "no message is waiting");
   if (got == 0 || (got < 0 && errno == ECONNRESET))
     return fail(ErrorCode::kPeerClosed, "the other end of the link is gone");
   if (got < 0) return fail(system_error("receiving on the link", errno));
-  Fd passed = take_descriptor(header);
-  if ((header.msg_flags & MSG_TRUNC) != 0)
+  if (received.is_truncated)
     return fail(ErrorCode::kProtocol,
                 format("link message of more than {} bytes", kMessageBytesMax));
   const std::span<const std::byte> whole(bytes);
@@ -246,7 +206,7 @@ Result<Received> receive_message(int fd) {
   reader.number(type);
   if (!reader.is_ok()) return fail(ErrorCode::kProtocol, "damaged link message: no type");
   SLUICE_TRY(Message message, decode(type, reader));
-  return Received{std::move(message), std::move(passed)};
+  return Received{std::move(message), std::move(received.passed)};
 }
 
 }  // namespace sluice::server::link

@@ -56,6 +56,18 @@ bool is_known(const MatrixShape& s) {
          is_sum(s.c) && is_sum(s.d);
 }
 
+/// Asks fits(operand, bytes) of d, a, b and c: what one lane holds of each.
+template <class Fits>
+bool all_fit(const MatrixShape& shape, const Fits& fits) {
+  const auto lane_bytes = [](std::uint32_t elements, MatrixType type) {
+    return std::size_t{elements * bits_of(type) / 8 / kWarpLanes};
+  };
+  return fits(0, lane_bytes(shape.m * shape.n, shape.d)) &&
+         fits(1, lane_bytes(shape.m * shape.k, shape.a)) &&
+         fits(2, lane_bytes(shape.k * shape.n, shape.b)) &&
+         fits(3, lane_bytes(shape.m * shape.n, shape.c));
+}
+
 }  // namespace
 
 bool FunctionLowering::matrix(const Instruction& i) {
@@ -128,12 +140,10 @@ bool FunctionLowering::mma(const Instruction& i) {
   MatrixShape shape;
   if (!i.has("sync") || !parse_shape(i, &shape) || !is_known(shape) || i.operands.size() != 4)
     return false;
-  const auto fits = [&](std::size_t operand, std::uint32_t elements, MatrixType type) {
-    return register_bytes(i.operands[operand]) == elements * bits_of(type) / 8 / kWarpLanes;
+  const auto is_exact = [&](std::size_t operand, std::size_t bytes) {
+    return register_bytes(i.operands[operand]) == bytes;
   };
-  if (!fits(0, shape.m * shape.n, shape.d) || !fits(1, shape.m * shape.k, shape.a) ||
-      !fits(2, shape.k * shape.n, shape.b) || !fits(3, shape.m * shape.n, shape.c))
-    return false;
+  if (!all_fit(shape, is_exact)) return false;
   multiply(i, shape.pack());
   return true;
 }
@@ -143,12 +153,10 @@ bool FunctionLowering::wmma_multiply(const Instruction& i) {
   MatrixShape shape;
   shape.is_linear = true;
   if (!parse_shape(i, &shape) || !is_known(shape) || i.operands.size() != 4) return false;
-  const auto fits = [&](std::size_t operand, std::uint32_t elements, MatrixType type) {
-    return register_bytes(i.operands[operand]) >= elements * bits_of(type) / 8 / kWarpLanes;
+  const auto has_room = [&](std::size_t operand, std::size_t bytes) {
+    return register_bytes(i.operands[operand]) >= bytes;  // some fragments hold elements twice
   };
-  if (!fits(0, shape.m * shape.n, shape.d) || !fits(1, shape.m * shape.k, shape.a) ||
-      !fits(2, shape.k * shape.n, shape.b) || !fits(3, shape.m * shape.n, shape.c))
-    return false;
+  if (!all_fit(shape, has_room)) return false;
   multiply(i, shape.pack());
   return true;
 }
