@@ -44,15 +44,15 @@ def _check_function(e, functions, names):
     for carrier in e.carried_by:
         if carrier not in names:
             raise SpecError(f"{e.where}: {e.name} is carried_by {carrier}, which is no record")
-    if (e.body in ("shim", "both") or e.travel == "unsupported") and not e.reason:
+    if (e.body != "generated" or e.travel == "unsupported") and not e.reason:
         raise SpecError(f"{e.where}: {e.name} has a hand-written body or is unsupported: say why in a comment")
     if e.travel == "pushed":
         raise SpecError(f"{e.where}: {e.name}: only records are pushed")
-    if e.body == "generated" and e.carried_by:
+    if not e.has_own_shim and e.carried_by:
         _check_borrowed(e, function, functions)
-    if e.body == "generated" and e.travel in ("local", "memo"):
+    if not e.has_own_shim and e.travel in ("local", "memo"):
         raise SpecError(f"{e.where}: {e.name} needs `body shim`: nothing can be generated for it")
-    if e.checks and e.body != "generated":
+    if e.checks and e.has_own_shim:
         raise SpecError(f"{e.where}: {e.name}: a hand-written body makes its own checks")
     known = [p.name for p in function.params]
     for line in e.fields:

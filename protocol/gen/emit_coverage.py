@@ -49,6 +49,6 @@ def _carried(entry, shim, server):
         return "no"
     if entry.body == "generated":
         return "generated"
-    if entry.name not in shim or (entry.body == "both" and entry.name not in server):
+    if (entry.has_own_shim and entry.name not in shim) or (entry.has_own_worker and entry.name not in server):
         return "not written"
-    return "shim and worker" if entry.body == "both" else "shim"
+    return "shim and worker" if entry.body == "both" else entry.body

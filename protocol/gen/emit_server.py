@@ -4,7 +4,7 @@ from wire_layout import travels, way_of
 
 
 def generated_here(entry):
-    return not entry.is_record and entry.body != "both" and travels(entry)
+    return not entry.is_record and not entry.has_own_worker and travels(entry)
 
 
 def handler_prototype(name):

@@ -16,7 +16,7 @@ def signature(name, params, weak=False):
 
 
 def generated_here(entry):
-    return not entry.is_record and entry.body == "generated" and entry.travel in ("posted", "called")
+    return not entry.is_record and not entry.has_own_shim and entry.travel in ("posted", "called")
 
 
 def stream_of(struct):

@@ -120,8 +120,10 @@ class Model:
         text = f"// row {entry.row}, class {entry.travel}, body {entry.body}. {entry.reason}\n"
         if entry.carried_by:
             text += f"// carried by {', '.join(entry.carried_by)}\n"
-        if not entry.is_record and entry.body != "generated":
+        if not entry.is_record and entry.has_own_shim:
             text += f"// hand-written: shim/cuda/{entry.row}.cpp\n"
+        if not entry.is_record and entry.has_own_worker:
+            text += f"// hand-written: server/cuda/{entry.row}.cpp\n"
         if emit_shim.generated_here(entry) and entry.carried_by:
             return text + f"\n// shim/{entry.row}.cpp\n" + emit_shim.entry_source(*self.item(entry))
         if name not in self.by_name:

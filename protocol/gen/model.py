@@ -48,7 +48,7 @@ class Entry:
     line: int
     travel: str = "called"          # class: local | memo | posted | called | pushed | unsupported
     needs: str = "context"
-    body: str = "generated"         # generated | shim | both
+    body: str = "generated"         # generated | shim | worker | both: which sides are written by hand
     carried_by: list = field(default_factory=list)
     fields: list = field(default_factory=list)
     reply_fields: list = field(default_factory=list)
@@ -59,6 +59,14 @@ class Entry:
     @property
     def where(self):
         return f"{self.row}.api:{self.line}"
+
+    @property
+    def has_own_shim(self):
+        return self.body in ("shim", "both")
+
+    @property
+    def has_own_worker(self):
+        return self.body in ("worker", "both")
 
 
 @dataclass

@@ -5,7 +5,7 @@ from model import Also, Entry, Field, SpecError
 
 CLASSES = ("local", "memo", "posted", "called", "pushed", "unsupported")
 NEEDS = ("nothing", "init", "context")
-BODIES = ("generated", "shim", "both")
+BODIES = ("generated", "shim", "worker", "both")
 
 
 def read_lines(path):

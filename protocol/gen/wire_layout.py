@@ -64,7 +64,7 @@ def why_not_carried(entry, param):
         return f"{spelled} is no pointer, it cannot be {way.what}"
     if way.what == "create" and t.kind != "handle":
         return f"{spelled} is no handle, it cannot be {way.what}"
-    if t.base == "CUdevice" and entry.body == "generated":
+    if t.base == "CUdevice" and not entry.has_own_shim:
         return f"{spelled}: client and server number devices differently: it needs a hand-written shim body"
     if entry.travel == "posted" and way.what in ("out", "inout"):
         return f"{spelled} is an output, but nobody waits for a posted function"

@@ -45,6 +45,37 @@ void Completer::add(CUcontext context, std::span<const StreamRef> streams, Scope
   item->kind = kind;
   item->action = std::move(action);
   if (patience) item->deadline = Clock::now() + *patience;
+  start(std::move(item), streams);
+}
+
+void Completer::add_record(const StreamRef& stream, CUevent event, Action action) {
+  auto item = std::make_unique<Item>();
+  item->context = stream->context;
+  item->chain = stream->stream;
+  item->action = std::move(action);
+  item->recorded = event;
+  {
+    const std::lock_guard lock(records_mutex_);
+    records_[event] = item.get();
+  }
+  start(std::move(item), {&stream, 1});
+}
+
+void Completer::forget_record(CUevent event) {
+  const std::lock_guard lock(records_mutex_);
+  records_.erase(event);
+}
+
+CUresult Completer::query_record(const Item& item) {
+  if (item.recorded == nullptr) return CUDA_ERROR_NOT_READY;
+  const std::lock_guard lock(records_mutex_);
+  const auto found = records_.find(item.recorded);
+  if (found == records_.end() || found->second != &item) return CUDA_ERROR_NOT_READY;
+  return driver_.cuEventQuery(item.recorded);
+}
+
+void Completer::start(ItemRef item, std::span<const StreamRef> streams) {
+  const CUcontext context = item->context;
   item->waits.reserve(streams.size());
   for (const StreamRef& state : streams) {
     Wait& wait = item->waits.emplace_back(Wait{state, state->issued, nullptr});
@@ -98,7 +129,8 @@ void Completer::poll(Item& item) {
       if (wait.state->completed.load(std::memory_order_acquire) < wait.issued) return;
       continue;
     }
-    const CUresult result = driver_.cuEventQuery(wait.event);
+    CUresult result = driver_.cuEventQuery(wait.event);
+    if (result == CUDA_ERROR_NOT_READY) result = query_record(item);
     if (result == CUDA_ERROR_NOT_READY) return;
     if (result != CUDA_SUCCESS && item.result == CUDA_SUCCESS) item.result = result;
   }
@@ -121,6 +153,11 @@ void Completer::show_prints(const Item& item) {
 
 void Completer::finish(Item& item) {
   for (const Wait& wait : item.waits) wait.state->complete(wait.issued);
+  if (item.recorded != nullptr) {
+    const std::lock_guard lock(records_mutex_);
+    const auto found = records_.find(item.recorded);
+    if (found != records_.end() && found->second == &item) records_.erase(found);
+  }
   item.action(item.result);
   const std::lock_guard lock(mutex_);
   if (dead_.contains(item.context)) return;

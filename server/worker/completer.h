@@ -52,6 +52,13 @@ class Completer {
   using Patience = std::optional<std::chrono::milliseconds>;
   void add(CUcontext context, std::span<const StreamRef> streams, Scope scope, Kind kind,
            Action action, Patience patience = {});
+  /// Decode thread, after `event` of the client was recorded in `stream`: its item is complete as
+  /// soon as that event is, too. An item's own event is recorded behind it, and whoever waited for
+  /// the client's event may be answered between the two.
+  void add_record(const StreamRef& stream, CUevent event, Action action);
+  /// Decode thread, before an event of the client is recorded or destroyed: what it says from here
+  /// on is not about its earlier record.
+  void forget_record(CUevent event);
   /// Any thread: runs `action` on the completer's thread once the data of complete copies has been
   /// sent.
   void post(Action action);
@@ -74,7 +81,8 @@ class Completer {
     CUcontext context = nullptr;
     const void* chain = nullptr;  ///< with `context`: items that become ready in order
     std::vector<Wait> waits;
-    std::size_t done = 0;  ///< waits that are over
+    std::size_t done = 0;        ///< waits that are over
+    CUevent recorded = nullptr;  ///< of add_record()
     Kind kind = Kind::kAnswer;
     Action action;
     bool is_ready = false;
@@ -86,7 +94,10 @@ class Completer {
   using Items = std::vector<ItemRef>;
 
   CUresult record(CUcontext context, CUstream stream, CUevent* out);
+  void start(ItemRef item, std::span<const StreamRef> streams);
   void poll(Item& item);
+  /// What the client's event says about its item: CUDA_ERROR_NOT_READY if nothing any more.
+  CUresult query_record(const Item& item);
   static void give_up_if_due(const Item& item);
   void finish(Item& item);
   void show_prints(const Item& item);
@@ -110,6 +121,10 @@ class Completer {
   std::set<CUcontext> dead_;
   bool is_stopping_ = false;
   std::thread thread_;
+
+  /// Whose record an event of the client last was. Held while such an event is queried.
+  std::mutex records_mutex_;
+  std::map<CUevent, const Item*> records_;
 
   std::mutex
       sweep_mutex_;  ///< keeps the order of actions; taken before mutex_; guards what follows

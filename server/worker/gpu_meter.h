@@ -1,7 +1,9 @@
 // How long the device was busy for this session, measured with the driver's own events: a busy
 // period of a stream runs from the first work issued after it was known idle to the next completion
-// that covers it. Periods of a context's streams that overlap count once. (Slices will measure each
-// command; this is the session's total for reports.)
+// that covers it. Periods of a context's streams that overlap count once. Where the events say
+// nothing (the context failed, or was taken away under its work) the host's clock bounds the period
+// from above: a fault never erases the bill. (Slices will measure each command; this is the
+// session's total for reports.)
 #pragma once
 
 #include "driver/driver_table.h"
@@ -29,7 +31,7 @@ class GpuMeter {
   /// Any thread, when work has completed: adds the periods that are over.
   void collect();
   /// Decode thread, when the session is over: closes what is open and waits a little for it. What
-  /// still runs then ends with the process.
+  /// still runs then ends with the process, and counts up to now.
   void finish(std::chrono::milliseconds patience);
   /// The stream, or the context and its events, are gone.
   void forget(CUcontext context, CUstream stream);
@@ -37,14 +39,17 @@ class GpuMeter {
   [[nodiscard]] std::uint64_t busy_us() const { return busy_us_.load(std::memory_order_relaxed); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Period {
     CUevent start = nullptr, stop = nullptr;
+    Clock::time_point began_at;  ///< when begin() was called
     enum class State { kIdle, kOpen, kClosing } state = State::kIdle;
   };
   /// The streams of one context. Times are relative to `base`, which is recorded anew whenever no
   /// period is open: so they stay small and exact.
   struct Context {
     CUevent base = nullptr;
+    Clock::time_point base_at;
     std::size_t active = 0;  ///< periods that are open or closing
     Intervals busy;
     std::map<CUstream, Period> periods;
@@ -53,6 +58,13 @@ class GpuMeter {
   void collect_locked();
   /// Adds a closing period that is over; false while it is not.
   bool settle(Context& context, Period& period);
+  /// What settle() adds, from the events; false if they do not say.
+  bool add_measured(Context& context, const Period& period);
+  /// The period lasted from begin() until now at most.
+  void add_by_host(Context& context, const Period& period);
+  void add(Context& context, double from_ms, double to_ms);
+  /// Ends a period whose events are about to be gone.
+  void end_now(Context& context, Period& period);
   void leave(Context& context, Period& period);
   void set_base(Context& context, CUstream stream);
 

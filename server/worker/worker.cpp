@@ -236,6 +236,14 @@ void Worker::after_stream(CUstream stream, Completer::Kind kind, Completer::Acti
   if (state->context != current_) driver_.cuCtxSetCurrent(current_);
 }
 
+void Worker::after_record(CUstream stream, CUevent event, Completer::Action action) {
+  const StreamRef state = streams_.find(current_, stream);
+  if (state->context != current_) driver_.cuCtxSetCurrent(state->context);
+  if (state->captures == 0) meter_.end(state->context, stream);
+  completer_.add_record(state, event, std::move(action));
+  if (state->context != current_) driver_.cuCtxSetCurrent(current_);
+}
+
 void Worker::note_work(CUstream stream, bool is_upload) {
   const StreamRef state = streams_.find(current_, stream);
   upload_order_.before_work(state, current_, is_upload, streams_.is_single());

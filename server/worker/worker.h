@@ -92,6 +92,8 @@ class Worker final : private wire::RecordHandler {
   void after_everything(CUcontext context, Completer::Action action);
   /// The same for what was issued in one stream, of whatever context.
   void after_stream(CUstream stream, Completer::Kind kind, Completer::Action action);
+  /// The same for the record of the client's event that was just made in the stream.
+  void after_record(CUstream stream, CUevent event, Completer::Action action);
   /// Starts the measurement of device work that is about to be issued in the stream.
   void begin_work(CUstream stream);
   /// Something is about to be issued in the stream (native<CUstream>() does this by itself).

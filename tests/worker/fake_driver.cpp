@@ -85,9 +85,14 @@ void FakeDriver::fill_streams() {
   table.cuEventCreate = [](CUevent* event, unsigned) {
     const std::lock_guard lock(self->mutex_);
     *event = self->next<CUevent>();
+    self->created_events_.push_back(*event);
     return CUDA_SUCCESS;
   };
-  table.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  table.cuEventDestroy_v2 = [](CUevent event) {
+    const std::lock_guard lock(self->mutex_);
+    self->events_.erase(event);
+    return CUDA_SUCCESS;
+  };
   table.cuEventRecord = [](CUevent event, CUstream stream) {
     const std::lock_guard lock(self->mutex_);
     self->note("event_record");
@@ -104,11 +109,14 @@ void FakeDriver::fill_streams() {
     CUstream stream = nullptr;
     {
       const std::lock_guard lock(self->mutex_);
-      stream = self->events_[event].stream;
+      const auto known = self->events_.find(event);
+      if (known != self->events_.end()) stream = known->second.stream;
     }
     self->on_query(stream);
+    if (self->is_late(event)) return CUDA_ERROR_NOT_READY;
     const std::lock_guard lock(self->mutex_);
     if (self->error_ != CUDA_SUCCESS) return self->error_;
+    if (!self->events_.contains(event)) self->note("query_of_no_event");
     const Event& known = self->events_[event];
     return self->streams_[known.stream].finished >= known.at ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   };

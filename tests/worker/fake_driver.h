@@ -40,6 +40,8 @@ class FakeDriver {
   std::function<CUresult()> on_launch = [] { return CUDA_SUCCESS; };
   /// Asked with the stream of the event, before the answer is made.
   std::function<void(CUstream)> on_query = [](CUstream) {};
+  /// Of an event of what has finished: it is not done yet all the same.
+  std::function<bool(CUevent)> is_late = [](CUevent) { return false; };
   std::function<CUresult(const void*, unsigned, CUjit_option*, void**)> on_load =
       [](const void*, unsigned, CUjit_option*, void**) { return CUDA_SUCCESS; };
   std::vector<std::pair<std::size_t, std::size_t>> layout = {{0, 8}, {8, 4}};
@@ -89,6 +91,10 @@ class FakeDriver {
   std::vector<CUstream> streams() {
     const std::lock_guard lock(mutex_);
     return created_;
+  }
+  std::vector<CUevent> events() {
+    const std::lock_guard lock(mutex_);
+    return created_events_;
   }
   /// From where the last upload was read, and where the last download went.
   const void* copied_from() {
@@ -145,6 +151,7 @@ class FakeDriver {
   void* copied_to_ = nullptr;
   std::vector<std::string> log_;
   std::vector<CUstream> created_;
+  std::vector<CUevent> created_events_;
   std::vector<std::thread> threads_;
 };
 

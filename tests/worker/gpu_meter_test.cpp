@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 namespace sluice::server {
 namespace {
 
@@ -86,13 +89,81 @@ TEST(GpuMeter, CountsWhatIsStillUnderWayWhenTheSessionEnds) {
   EXPECT_EQ(4, queries);
 }
 
-TEST(GpuMeter, DoesNotWaitForEverForWorkThatDoesNotEnd) {
+TEST(GpuMeter, CountsWorkThatDoesNotEndUntilNobodyWaitsForItAnyMore) {
   DriverTable driver = timing_driver();
   driver.cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
   GpuMeter meter(driver);
   meter.begin(kContext, nullptr);
   meter.finish(std::chrono::milliseconds(5));
-  EXPECT_EQ(0u, meter.busy_us());
+  EXPECT_GE(meter.busy_us(), 5000u);
+}
+
+// A fault must not erase the bill: the driver gives no times of a context that failed.
+class GpuMeterFailed : public ::testing::Test {
+ protected:
+  static constexpr auto kLength = std::chrono::milliseconds(20);
+  void run_for_a_while() {
+    meter_.begin(kContext, nullptr);
+    std::this_thread::sleep_for(kLength);
+  }
+  void expect_counted() const {
+    const std::chrono::microseconds counted(meter_.busy_us());
+    EXPECT_GE(counted, kLength);
+    EXPECT_LE(counted, std::chrono::steady_clock::now() - start_);
+  }
+  DriverTable driver_ = timing_driver();
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  GpuMeter meter_{driver_};
+};
+
+TEST_F(GpuMeterFailed, CountsAPeriodWhoseEndFailed) {
+  run_for_a_while();
+  meter_.end(kContext, nullptr);
+  driver_.cuEventQuery = [](CUevent) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
+  meter_.collect();
+  expect_counted();
+}
+
+TEST_F(GpuMeterFailed, CountsAPeriodWhoseTimesCannotBeRead) {
+  run_for_a_while();
+  meter_.end(kContext, nullptr);
+  driver_.cuEventElapsedTime_v2 = [](float*, CUevent, CUevent) {
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  };
+  meter_.collect();
+  expect_counted();
+}
+
+TEST_F(GpuMeterFailed, CountsAPeriodWhoseEndCannotBeRecorded) {
+  run_for_a_while();
+  driver_.cuEventRecord = [](CUevent, CUstream) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
+  meter_.end(kContext, nullptr);
+  expect_counted();
+}
+
+TEST_F(GpuMeterFailed, CountsAPeriodForWhoseEndThereIsNoEvent) {
+  run_for_a_while();
+  driver_.cuEventCreate = [](CUevent*, unsigned) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
+  meter_.end(kContext, nullptr);
+  expect_counted();
+}
+
+TEST_F(GpuMeterFailed, CountsAPeriodOfAContextThatIsTakenAwayUnderIt) {
+  driver_.cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };
+  run_for_a_while();
+  meter_.end(kContext, nullptr);
+  meter_.forget(kContext);
+  expect_counted();
+}
+
+TEST_F(GpuMeterFailed, CountsAPeriodOnce) {
+  run_for_a_while();
+  driver_.cuEventQuery = [](CUevent) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
+  meter_.end(kContext, nullptr);
+  meter_.collect();
+  meter_.collect();
+  meter_.forget(kContext);
+  expect_counted();
 }
 
 }  // namespace

@@ -49,6 +49,68 @@ TEST_F(WorkerOrder, SendsTheDataOfAnotherStreamBeforeAnEventThatImpliesIt) {
   receive(wire::Opcode::event_done);
 }
 
+// Whoever waited in another stream for the client's event is answered as soon as that has happened:
+// the worker's own event behind it must not be what counts.
+class WorkerRecords : public WorkerClient {
+ protected:
+  /// Events of the worker's own are late from the start; event 5 is the client's.
+  void start_with_late_events() {
+    driver_.is_late = [this](CUevent event) { return is_late_ && event != driver_.events()[0]; };
+    start();
+    create_event(5);
+    create_stream(2);
+    create_stream(3);
+    settle();
+  }
+  [[nodiscard]] bool has_event_done(std::uint64_t version) const {
+    return std::any_of(received_.begin(), received_.end(), [&](const Received& r) {
+      return r.is(wire::Opcode::event_done) && r.as<wire::event_done>().version == version;
+    });
+  }
+  std::atomic<bool> is_late_{true};
+};
+
+TEST_F(WorkerRecords, AreDoneWithTheClientsEvent) {
+  start_with_late_events();
+  driver_.hold();
+  memset(2);
+  record(5, 2, 1);
+  settle();
+  EXPECT_FALSE(has_event_done(1));
+  driver_.finish_all();
+  EXPECT_EQ(1u, receive(wire::Opcode::event_done).as<wire::event_done>().version);
+}
+
+TEST_F(WorkerRecords, AreNotDoneWithALaterRecordOfTheSameEvent) {
+  start_with_late_events();
+  driver_.hold();
+  memset(2);
+  record(5, 2, 1);
+  record(5, 3, 2);  // nothing is in stream 3
+  EXPECT_EQ(2u, receive(wire::Opcode::event_done).as<wire::event_done>().version);
+  settle();
+  EXPECT_FALSE(has_event_done(1));
+  is_late_ = false;
+  driver_.finish_all();
+  EXPECT_EQ(1u, receive(wire::Opcode::event_done).as<wire::event_done>().version);
+}
+
+TEST_F(WorkerRecords, OfADestroyedEventAreDoneWithoutIt) {
+  start_with_late_events();
+  driver_.hold();
+  memset(2);
+  record(5, 2, 1);
+  wire::cuEventDestroy_v2 destroy{};
+  destroy.hEvent = 5;
+  post(destroy);
+  settle();
+  EXPECT_FALSE(has_event_done(1));
+  is_late_ = false;
+  driver_.finish_all();
+  receive(wire::Opcode::event_done);
+  EXPECT_EQ(0u, driver_.count("query_of_no_event"));
+}
+
 TEST_F(WorkerOrder, SendsAnEventBeforeTheContextWaitBehindIt) {
   start();
   create_stream(2);
