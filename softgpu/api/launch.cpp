@@ -161,7 +161,7 @@ std::shared_ptr<void> take_queue_place(const Stream& stream) {
   return {queue.get(), [queue](void*) {
             const std::lock_guard inner(queue->mutex);
             --queue->length;
-            queue->changed.notify_one();
+            queue->changed.notify_all();
           }};
 }
 

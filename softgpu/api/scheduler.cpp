@@ -3,6 +3,7 @@
 #include "softgpu/api/strict.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -18,11 +19,32 @@ namespace {
 constexpr unsigned kThreadsMax = 512;
 constexpr std::size_t kStackBytes = 16 * 1024 * 1024;
 
+/// A thread without work sleeps on a semaphore of its own: in glibc 2.27 to 2.40,
+/// pthread_cond_signal() with several waiters can lose a wake-up (its bug 25847), and the operation
+/// would wait for ever. (libstdc++ 12's semaphores can, too: its bug 104928.)
+class Alarm {
+ public:
+  Alarm() { ::sem_init(&semaphore_, 0, 0); }
+  ~Alarm() { ::sem_destroy(&semaphore_); }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+  void ring() { ::sem_post(&semaphore_); }
+  void wait() {
+    while (::sem_wait(&semaphore_) != 0) {
+    }
+  }
+
+ private:
+  sem_t semaphore_{};
+};
+
 struct Pool {
   std::mutex mutex;
-  std::condition_variable ready_changed, finished;
+  std::condition_variable finished;  ///< only ever notify_all()
   std::deque<OperationPtr> ready;
-  unsigned threads = 0, idle = 0;
+  std::vector<Alarm*> sleepers;  ///< those not woken; the last slept last
+  unsigned threads = 0;
+  unsigned idle = 0;  ///< sleepers, and those that are waking
 };
 
 /// Leaked on purpose: its threads run until the process ends.
@@ -32,6 +54,13 @@ Pool& pool() {
 }
 
 void grow(Pool& p, unsigned free_threads);
+
+/// For one operation that became ready. Called with the lock held.
+void wake_one(Pool& p) {
+  if (p.sleepers.empty()) return;
+  p.sleepers.back()->ring();
+  p.sleepers.pop_back();
+}
 
 void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
@@ -47,7 +76,7 @@ void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& l
   for (const OperationPtr& next : operation->successors)
     if (--next->waiting_for == 0) {
       p.ready.push_back(next);
-      p.ready_changed.notify_one();
+      wake_one(p);
       // This thread takes one of them; a host function among them may wait for another.
       grow(p, p.idle + 1);
     }
@@ -57,11 +86,15 @@ void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& l
 
 void* serve(void*) {
   Pool& p = pool();
+  Alarm alarm;
   std::unique_lock lock(p.mutex);
   for (;;) {
-    if (p.ready.empty()) {
+    while (p.ready.empty()) {
       ++p.idle;
-      p.ready_changed.wait(lock, [&] { return !p.ready.empty(); });
+      p.sleepers.push_back(&alarm);
+      lock.unlock();
+      alarm.wait();
+      lock.lock();
       --p.idle;
     }
     const OperationPtr operation = p.ready.front();
@@ -102,7 +135,7 @@ void schedule(const OperationPtr& operation, const std::vector<OperationPtr>& be
   if (operation->waiting_for != 0) return;
   p.ready.push_back(operation);
   grow(p, p.idle);
-  p.ready_changed.notify_one();
+  wake_one(p);
 }
 
 bool is_done(const OperationPtr& operation) {
