@@ -55,7 +55,7 @@ CUresult handle(Call& call, const wire::graph_launch& args, wire::graph_launch::
     std::memcpy(launch->transfers.data(), transfers.data(),
                 launch->transfers.size() * sizeof(std::uint64_t));
   call.worker().begin_work(stream);
-  return call.worker().graphs->launch(args.exec, exec, stream, std::move(launch));
+  return call.worker().graphs->launch(args.exec, exec, stream, launch);
 }
 
 CUresult handle(Call& call, const wire::cuGraphLaunch& args, wire::cuGraphLaunch::Reply&) {
