@@ -49,9 +49,9 @@ SLUICE_CUDART_API cudaError_t cudaSetDeviceFlags(unsigned flags) {
     CUdevice device = 0;
     cudaError_t error = runtime().device(runtime().current_ordinal(cu), &device);
     // Pinned memory is mapped without asking; the driver API no longer knows the flag.
-    return error == cudaSuccess
-               ? to_runtime(cu.cuDevicePrimaryCtxSetFlags_v2(device, flags & ~cudaDeviceMapHost))
-               : error;
+    return error == cudaSuccess ? to_runtime(cu.cuDevicePrimaryCtxSetFlags_v2(
+                                      device, flags & ~unsigned{cudaDeviceMapHost}))
+                                : error;
   });
 }
 

@@ -233,11 +233,12 @@ FunctionLowering::Value* FunctionLowering::extremum(const Instruction& i, Value*
 /// The result under .rz/.rm/.rp by a helper that sets the rounding mode, else the given to-nearest
 /// value.
 FunctionLowering::Value* FunctionLowering::rounded(const Instruction& i, const char* op, Type type,
-                                                   std::vector<Value*> args, Value* nearest) {
+                                                   const std::vector<Value*>& args,
+                                                   Value* nearest) {
   const std::string mode = direction(i);
   if (mode.empty()) return nearest;
   return call_helper("softgpu_" + std::string(op) + "_" + mode + "_" + float_suffix(type),
-                     llvm_type(type), std::move(args));
+                     llvm_type(type), args);
 }
 
 bool FunctionLowering::float_arithmetic(const Instruction& i, Type type) {

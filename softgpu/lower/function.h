@@ -84,7 +84,7 @@ class FunctionLowering {
   bool arithmetic(const Instruction& i);
   bool integer_arithmetic(const Instruction& i, Type type);
   bool float_arithmetic(const Instruction& i, Type type);
-  Value* rounded(const Instruction& i, const char* op, Type type, std::vector<Value*> args,
+  Value* rounded(const Instruction& i, const char* op, Type type, const std::vector<Value*>& args,
                  Value* nearest);
   Value* finish_float(const Instruction& i, Type type, Value* value);
   Value* float_operand(const Instruction& i, const Operand& o, Type type);
