@@ -57,9 +57,9 @@ int main() {
   check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   check(cuModuleLoadData(&module, kPtx), "cuModuleLoadData");
   check(cuModuleGetFunction(&function, module, "vector_add"), "cuModuleGetFunction");
-  int n = 300000;
+  unsigned n = 300000;
   std::vector<float> a(n), b(n), sum(n);
-  for (int i = 0; i < n; ++i) {
+  for (unsigned i = 0; i < n; ++i) {
     a[i] = static_cast<float>(i);
     b[i] = 0.25f * static_cast<float>(i % 4096);
   }
@@ -74,9 +74,9 @@ int main() {
   check(cuLaunchKernel(function, (n + 255) / 256, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr),
         "cuLaunchKernel");
   check(cuMemcpyDtoH(sum.data(), dsum, bytes), "cuMemcpyDtoH");
-  for (int i = 0; i < n; ++i)
+  for (unsigned i = 0; i < n; ++i)
     if (sum[i] != a[i] + b[i]) {
-      std::fprintf(stderr, "driver_vector_add: element %d is %g, expected %g\n", i, sum[i],
+      std::fprintf(stderr, "driver_vector_add: element %u is %g, expected %g\n", i, sum[i],
                    a[i] + b[i]);
       return 1;
     }
@@ -85,6 +85,6 @@ int main() {
   check(cuMemFree(dsum), "cuMemFree");
   check(cuModuleUnload(module), "cuModuleUnload");
   check(cuDevicePrimaryCtxRelease(device), "cuDevicePrimaryCtxRelease");
-  std::printf("driver_vector_add: %d sums correct\n", n);
+  std::printf("driver_vector_add: %u sums correct\n", n);
   return 0;
 }

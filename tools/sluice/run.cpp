@@ -172,7 +172,7 @@ int run(Settings settings) {
   const int status = run_child(shim, path, settings.command);
   const std::string server_stats = local ? local->stats_file() : "";
   if (local) local->stop();
-  if (folder) show_stats_of_program(*settings.report, *folder);
+  if (folder && settings.report) show_stats_of_program(*settings.report, *folder);
   if (settings.wants_stats) print_stats(stats_file, server_stats);
   if (is_own_file) ::unlink(stats_file.c_str());
   return status;

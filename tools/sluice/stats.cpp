@@ -103,8 +103,10 @@ void sort_by(const std::string& what, std::vector<Cost>* costs) {
                                                   : c.waited_us;
     return std::tuple(first, c.waited_us, c.calls);
   };
-  std::stable_sort(costs->begin(), costs->end(),
-                   [&](const Cost& a, const Cost& b) { return key(a) > key(b); });
+  std::sort(costs->begin(), costs->end(), [&](const Cost& a, const Cost& b) {
+    if (key(a) != key(b)) return key(a) > key(b);
+    return std::tie(a.function, a.site) < std::tie(b.function, b.site);
+  });
 }
 
 std::string milliseconds(std::uint64_t us) {
