@@ -56,7 +56,10 @@ CUresult Completions::query(Event& event) {
   ask_server();
   const std::uint64_t wanted = event.version.load();
   if (event.done_version.load() < wanted) pipeline_.poll();
-  if (event.done_version.load() >= wanted) return static_cast<CUresult>(event.result.load());
+  if (event.done_version.load() >= wanted) {
+    seen_done_.fetch_add(1, std::memory_order_relaxed);
+    return static_cast<CUresult>(event.result.load());
+  }
   return pipeline_.is_lost() ? kSessionLost : CUDA_ERROR_NOT_READY;
 }
 
@@ -66,8 +69,39 @@ CUresult Completions::synchronize(Event& event) {
   return lost != CUDA_SUCCESS ? lost : static_cast<CUresult>(event.result.load());
 }
 
+std::uint64_t Completions::waits() const {
+  return pipeline_.traffic().round_trips.load(std::memory_order_relaxed) +
+         seen_done_.load(std::memory_order_relaxed);
+}
+
+CUresult Completions::ask_about(Stream& stream, std::uint64_t uses, std::uint32_t context) {
+  wire::stream_query args{};
+  args.stream = stream.id;
+  wire::stream_query::Reply reply{};
+  const CUresult result = pipeline_.call(
+      {.opcode = args.kOpcode, .context = context, .fixed = detail::as_bytes(args), .blobs = {}},
+      detail::shape_of<wire::stream_query>(reply), {});
+  std::lock_guard lock(stream.mutex);
+  stream.waits_seen = waits();
+  if (result != CUDA_SUCCESS) return result;
+  stream.done_uses = uses;
+  return stream.done_result = CUDA_SUCCESS;
+}
+
 CUresult Completions::query(Stream& stream, std::uint32_t context) {
   ask_server();
+  std::uint64_t asked_uses = 0;
+  bool is_implied = false;
+  {
+    std::lock_guard lock(stream.mutex);
+    asked_uses = uses_of(stream);
+    if (stream.done_uses == asked_uses) return stream.done_result;
+    is_implied = stream.waits_seen != waits();
+  }
+  if (is_implied) {
+    const CUresult result = ask_about(stream, asked_uses, context);
+    if (result != CUDA_ERROR_NOT_READY) return result;
+  }
   for (int round = 0; round < 2; ++round) {
     std::uint64_t marker = 0;
     {

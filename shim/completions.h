@@ -25,8 +25,11 @@ class Completions {
   CUresult query(Event& event);
   CUresult synchronize(Event& event);
 
-  /// Whether everything that was given to the stream has completed: as query(), by a marker.
+  /// Whether everything that was given to the stream has completed: as query(), by a marker. If the
+  /// program has waited for anything since the last look, the server is asked.
   CUresult query(Stream& stream, std::uint32_t context);
+  /// How often the program has waited for something, whatever it was.
+  [[nodiscard]] std::uint64_t waits() const;
   /// A synchronisation that saw `uses` has returned.
   void completed(Stream& stream, std::uint64_t uses);
   void remove_stream(Stream& stream);
@@ -38,6 +41,7 @@ class Completions {
   void on_marker_failed(std::uint64_t seq, CUresult result);
 
  private:
+  CUresult ask_about(Stream& stream, std::uint64_t uses, std::uint32_t context);
   std::uint64_t new_marker(Stream& stream);
   void finish_marker(std::uint64_t marker, Stream& stream, CUresult result);
   void finish_record(Event& event, std::uint64_t version, CUresult result);
@@ -54,6 +58,7 @@ class Completions {
   };
   std::unordered_map<std::uint64_t, Marker> markers_;
   std::uint64_t last_marker_ = 0;
+  std::atomic<std::uint64_t> seen_done_{0};  ///< queries of events that said so
 };
 
 /// Calls that named the stream so far; of the legacy stream: it and all blocking streams of its

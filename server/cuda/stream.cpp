@@ -38,6 +38,16 @@ CUresult handle(Call& call, const wire::cuStreamSynchronize& args,
   return CUDA_SUCCESS;
 }
 
+CUresult handle(Call& call, const wire::stream_query& args, wire::stream_query::Reply&) {
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.stream, &stream)) return bad;
+  if (const CUresult state = call.driver().cuStreamQuery(stream)) return state;
+  call.worker().after_stream(
+      stream, Completer::Kind::kAnswer,
+      answering<wire::stream_query>(call, [](CUresult before, auto&) { return before; }));
+  return CUDA_SUCCESS;
+}
+
 CUresult handle(Call& call, const wire::stream_marker& args, wire::stream_marker::Reply&) {
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return bad;

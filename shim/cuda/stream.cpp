@@ -22,6 +22,7 @@ CUresult create(CUstream* out, unsigned flags, int priority) {
   args.priority = priority;
   if (const CUresult failed = post(args)) return failed;
   Stream* stream = make_stream(args.stream, flags, priority);
+  stream->waits_seen = session().completions().waits();
   Entry entry;
   entry.id = args.stream;
   entry.object = stream;

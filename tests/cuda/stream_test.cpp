@@ -27,6 +27,39 @@ TEST_F(StreamTest, IdleStreamsAreDone) {
   EXPECT_OK(cuStreamQuery(nullptr));
 }
 
+TEST_F(StreamTest, IsDoneForAQueryBehindAnyWaitThatImpliesIt) {
+  CUstream first = nullptr;
+  CUstream second = nullptr;
+  CUevent event = nullptr;
+  ASSERT_OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+  ASSERT_OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+  ASSERT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUdeviceptr p = words(1);
+  const auto work = [&] {
+    unsigned k = 1;
+    unsigned rotations = 20000;
+    ASSERT_OK(launch("slow_set", {&p, &k, &rotations}, 1, 1, first));
+    ASSERT_OK(cuEventRecord(event, first));
+  };
+  for (int round = 0; round < 10; ++round) {
+    work();
+    ASSERT_OK(cuEventSynchronize(event));
+    EXPECT_OK(cuStreamQuery(first)) << "the event was its last command";
+    work();
+    ASSERT_OK(cuStreamWaitEvent(second, event, 0));
+    ASSERT_OK(cuStreamSynchronize(second));
+    EXPECT_OK(cuStreamQuery(first)) << "the other stream waited for it";
+    work();
+    ASSERT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuStreamQuery(first));
+    work();
+    CUresult result = CUDA_ERROR_NOT_READY;
+    while (result == CUDA_ERROR_NOT_READY) result = cuEventQuery(event);
+    ASSERT_OK(result);
+    EXPECT_OK(cuStreamQuery(first)) << "a query of the event said so";
+  }
+}
+
 TEST_F(StreamTest, AQueryThatSucceedsMeansTheWorkIsDone) {
   CUstream stream = nullptr;
   ASSERT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
