@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 from harness import BUILD, Server, run, wait_until
+from somebody_else import NOBODY, copy_for_all
 
 PROGRAM = os.environ["SLUICE_PROGRAM"]
 
@@ -81,7 +82,8 @@ class Tenants(Case):
     def test_a_socket_of_somebody_else_is_named_with_whom_to_ask(self):
         server = self.serve()
         os.chmod(server.folder, 0o755)
-        out = subprocess.run([f"{BUILD}/bin/sluicectl", "--socket", server.control, "ps"], user=65534, stderr=subprocess.PIPE, text=True, check=False)
+        out = subprocess.run([copy_for_all(f"{BUILD}/bin/sluicectl"), "--socket", server.control, "ps"], user=NOBODY, stderr=subprocess.PIPE,
+                             text=True, check=False)
         self.assertEqual(3, out.returncode, out.stderr)
         self.assertIn("[control]", out.stderr)
 

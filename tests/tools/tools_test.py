@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
+from somebody_else import NOBODY, copy_for_all
+
 BUILD = os.environ["SLUICE_BUILD"]
 PROGRAM = os.environ["SLUICE_PROGRAM"]
 STATIC = os.environ.get("SLUICE_STATIC", "")
@@ -145,7 +147,7 @@ class Mistakes(ServerCase):
     @unittest.skipUnless(os.geteuid() == 0, "needs another user")
     def test_a_token_file_of_somebody_else(self):
         os.chmod(self.folder, 0o755)
-        out = run(SLUICE, "run", "--server", self.unix, "--token-file", self.token, "--", "/bin/true", user=65534)
+        out = run(copy_for_all(SLUICE), "run", "--server", self.unix, "--token-file", self.token, "--", "/bin/true", user=NOBODY)
         self.refused(out, 2, self.token, "Permission denied", "user 65534")
 
     def test_a_token_file_is_named_without_the_tool_too(self):
@@ -194,8 +196,8 @@ class Mistakes(ServerCase):
         os.chmod(path, 0o755)
         return path
 
-    def local(self, program, **options):
-        return run(SLUICE, "run", "--local", "--", program, **options)
+    def local(self, program):
+        return run(SLUICE, "run", "--local", "--", program)
 
     def test_program_for_another_machine_or_another_c_library(self):
         path = self.program("other")
@@ -221,7 +223,8 @@ class Mistakes(ServerCase):
         os.chmod(self.folder, 0o755)
         os.chmod(path, 0o4755)
         self.assertEqual(0, self.local(path).returncode, "root gains nothing from it")
-        self.refused(self.local(path, user=65534), 4, "setuid", "copy without")
+        out = run(copy_for_all(SLUICE), "run", "--local", "--", path, user=NOBODY)
+        self.refused(out, 4, "setuid", "copy without")
 
     def test_scripts_are_judged_by_their_interpreter(self):
         ok = self.script("ok", "#!/bin/sh\nexit 7\n")
