@@ -66,6 +66,11 @@ std::string Address::text() const {
   return format("{}{}{}:{}", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
 }
 
+bool is_loopback(const Address& address) {
+  return address.kind == Address::Kind::kUnix || address.host == "localhost" ||
+         address.host == "::1" || address.host.starts_with("127.");
+}
+
 Result<Address> parse_address(const std::string& text) {
   std::string_view rest = text;
   if (rest.starts_with("unix:")) return parse_unix(text, rest.substr(5));

@@ -163,6 +163,26 @@ void set_stream_options(int socket_fd) {
   ::setsockopt(socket_fd, IPPROTO_TCP, TCP_KEEPCNT, &probe_count_max, sizeof probe_count_max);
 }
 
+Reach reach_of(int socket_fd) {
+  sockaddr_storage peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getpeername(socket_fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0)
+    return Reach::kNetwork;  // unknown: the safe answer
+  if (peer.ss_family == AF_UNIX) return Reach::kUnix;
+  const auto is_loopback_v4 = [](in_addr_t address) { return ntohl(address) >> 24 == 127; };
+  bool is_near = false;
+  if (peer.ss_family == AF_INET)
+    is_near = is_loopback_v4(reinterpret_cast<const sockaddr_in&>(peer).sin_addr.s_addr);
+  if (peer.ss_family == AF_INET6) {
+    const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
+    in_addr_t mapped = 0;
+    std::memcpy(&mapped, address.s6_addr + 12, sizeof mapped);
+    is_near = IN6_IS_ADDR_LOOPBACK(&address) ||
+              (IN6_IS_ADDR_V4MAPPED(&address) && is_loopback_v4(mapped));
+  }
+  return is_near ? Reach::kLoopback : Reach::kNetwork;
+}
+
 Result<Fd> connect_socket(const Address& address, std::chrono::milliseconds timeout) {
   if (address.kind == Address::Kind::kUnix) {
     Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

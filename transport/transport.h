@@ -112,6 +112,12 @@ Result<Fd> accept_socket(int listen_fd);
 /// this already.
 void set_stream_options(int socket_fd);
 
+/// How far away the peer of a connected socket is.
+enum class Reach { kUnix, kLoopback, kNetwork };
+Reach reach_of(int socket_fd);
+/// Does the address say that it is on this host? A name is taken at its word.
+bool is_loopback(const Address& address);
+
 /// Wraps a connected stream socket (UNIX or TCP), whose options stay as they are.
 std::unique_ptr<Channel> make_socket_channel(Fd socket);
 /// Two ends in one process.

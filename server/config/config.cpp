@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/read_file.h"
 #include "server/config/section.h"
+#include "server/config/tls_section.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,6 +19,7 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   SLUICE_CHECK(s.read("log_level", &out->log_level));
   SLUICE_CHECK(s.read("stats_file", &out->stats_file));
   SLUICE_CHECK(s.read("allow_plaintext_network", &out->allow_plaintext_network));
+  SLUICE_CHECK(s.read("require_encryption", &out->require_encryption));
   SLUICE_CHECK(s.read("max_sessions", &out->max_sessions));
   SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers, kPrestartCountMax));
   SLUICE_CHECK(s.read("state_dir", &out->state_dir));
@@ -47,7 +49,9 @@ Status read_control(const toml::table& table, const std::string& path, Control* 
   return s.finish();
 }
 
-Result<Tenant> read_tenant(const toml::table& table, const std::string& path) {
+/// `has_other_proof`: tenants may have a certificate instead of a token.
+Result<Tenant> read_tenant(const toml::table& table, const std::string& path,
+                           bool has_other_proof) {
   Section s(table, "[[tenant]]", path);
   Tenant tenant;
   std::string hash, file;
@@ -64,6 +68,7 @@ Result<Tenant> read_tenant(const toml::table& table, const std::string& path) {
                                                     table.source().begin.line, tenant.name, what));
   };
   if (tenant.name.empty()) return incomplete("name is missing");
+  if (hash.empty() && file.empty() && has_other_proof) return tenant;
   if (hash.empty() == file.empty())
     return incomplete("give either token_sha256 or token_file (sluicectl token new makes one)");
   if (!hash.empty()) {
@@ -76,11 +81,6 @@ Result<Tenant> read_tenant(const toml::table& table, const std::string& path) {
     tenant.token_hash = hash_token(*token);
   }
   return tenant;
-}
-
-bool is_loopback(const transport::Address& address) {
-  return address.kind == transport::Address::Kind::kUnix || address.host == "localhost" ||
-         address.host == "::1" || address.host.starts_with("127.");
 }
 
 /// The server only appends; a line that has no place to go would be lost, hours later.
@@ -110,13 +110,18 @@ Result<Config> read(const toml::table& root, const std::string& path) {
     if (!control->is_table()) return top.wrong(*control, "control", "a [control] section");
     SLUICE_CHECK(read_control(*control->as_table(), path, &config.control));
   }
+  if (const toml::node* tls = top.get("tls"); tls != nullptr) {
+    if (!tls->is_table()) return top.wrong(*tls, "tls", "a [tls] section");
+    SLUICE_CHECK(read_tls(*tls->as_table(), path, &config.tls));
+  }
   std::set<std::string> names;
   if (const toml::node* tenants = top.get("tenant"); tenants != nullptr) {
     if (!tenants->is_array())
       return top.wrong(*tenants, "tenant", "[[tenant]] sections (two brackets)");
     for (const toml::node& entry : *tenants->as_array()) {
       if (!entry.is_table()) return top.wrong(entry, "tenant", "[[tenant]] sections");
-      SLUICE_TRY(Tenant tenant, read_tenant(*entry.as_table(), path));
+      SLUICE_TRY(Tenant tenant,
+                 read_tenant(*entry.as_table(), path, !config.tls.client_ca_file.empty()));
       if (!names.insert(tenant.name).second)
         return fail(ErrorCode::kInvalidArgument, format("{}:{}: tenant \"{}\" is there twice", path,
                                                         entry.source().begin.line, tenant.name));
@@ -173,14 +178,7 @@ Status check(const Config& config) {
     return fail(ErrorCode::kInvalidArgument,
                 "heartbeat in [server]: expected up to 1h, and a heartbeat_timeout of at least "
                 "twice as much");
-  for (const transport::Address& address : config.listen)
-    if (!is_loopback(address) && !config.allow_plaintext_network)
-      return fail(ErrorCode::kInvalidArgument,
-                  format("listen address {}: tokens and data would cross the network unencrypted; "
-                         "listen on loopback, or set "
-                         "allow_plaintext_network = true in [server] if the network is trusted",
-                         address.text()));
-  return {};
+  return check_encryption(config);
 }
 
 }  // namespace sluice::config

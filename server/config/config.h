@@ -4,6 +4,7 @@
 
 #include "common/result.h"
 #include "server/config/token.h"
+#include "transport/tls/tls.h"
 #include "transport/transport.h"
 
 #include <chrono>
@@ -44,6 +45,8 @@ struct Config {
   std::string log_level = "info";
   std::string stats_file;  ///< one JSON line for every closed session; empty: none
   bool allow_plaintext_network = false;
+  bool require_encryption = false;  ///< of everything but UNIX sockets
+  transport::tls::ServerSettings tls;
   std::uint32_t max_sessions = 256;
   std::uint32_t prestart_workers = 1;
   /// For what sluicectl changes; empty: such changes end with the server.
@@ -63,7 +66,7 @@ Result<Config> parse(const std::string& text, const std::string& path);
 /// The path of the control socket; empty if there is none.
 std::string control_socket(const Config& config);
 /// What load() cannot know: at least one listen address, plain TCP on loopback only unless allowed,
-/// a tenant unless sluicectl can add one, a folder for stats_file.
+/// a certificate that can be used, a tenant unless sluicectl can add one, a folder for stats_file.
 Status check(const Config& config);
 
 }  // namespace sluice::config

@@ -342,12 +342,13 @@ TEST_P(ChannelTest, NamesItselfAndItsLimits) {
   EXPECT_TRUE(GetParam().starts_with(caps.name)) << caps.name;
   EXPECT_GE(caps.reserve_bytes_max, std::size_t{16 * 1024});
   EXPECT_EQ(caps.same_host, std::string_view(caps.name) != "tcp");
-  EXPECT_FALSE(caps.encrypted);
+  EXPECT_EQ(caps.encrypted, GetParam().starts_with("tcp_tls"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest,
-                         ::testing::Values("loop", "unix", "tcp", "shm", "loop_faulty",
-                                           "unix_faulty", "tcp_faulty", "shm_faulty"),
+                         ::testing::Values("loop", "unix", "tcp", "tcp_tls", "shm", "loop_faulty",
+                                           "unix_faulty", "tcp_faulty", "tcp_tls_faulty",
+                                           "shm_faulty"),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace

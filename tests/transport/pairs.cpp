@@ -1,7 +1,9 @@
 #include "pairs.h"
 
+#include "joining_thread.h"
 #include "shm_pair.h"
 #include "transport/fault/fault_channel.h"
+#include "transport/tls/tls_stream.h"
 
 #include <sys/socket.h>
 
@@ -21,6 +23,21 @@ T must(Result<T> result) {
   if (result) return std::move(*result);
   std::fprintf(stderr, "test set-up failed: %s\n", result.error().message.c_str());
   std::abort();
+}
+
+/// Encrypted with a secret, as data connections are.
+Pair make_tls_pair() {
+  std::array<Fd, 2> sockets = make_sockets("tcp");
+  const tls::SessionSecret secret{"1", {1, 2, 3}};
+  Pair out;
+  const JoiningThread server([&] {
+    auto engine = must(tls::Engine::session(tls::Role::kServer, sockets[1].get(), secret));
+    out.server =
+        make_stream_channel(must(tls::complete(std::move(sockets[1]), std::move(engine), far())));
+  });
+  out.client = make_stream_channel(
+      must(tls::linked_library().connect_session(std::move(sockets[0]), secret, far())));
+  return out;
 }
 
 }  // namespace
@@ -60,6 +77,7 @@ Pair make_pair(const std::string& kind) {
     LoopPair ends = make_shm_pair();
     return {std::move(ends.client), std::move(ends.server)};
   }
+  if (kind == "tcp_tls") return make_tls_pair();
   std::array<Fd, 2> sockets = make_sockets(kind);
   return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};
 }

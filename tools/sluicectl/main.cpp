@@ -4,6 +4,7 @@
 #include "server/config/config.h"
 #include "server/config/duration.h"
 #include "server/config/size.h"
+#include "tools/sluicectl/cert/command.h"
 #include "tools/sluicectl/commands.h"
 
 #include <CLI/CLI.hpp>
@@ -190,6 +191,34 @@ void add_config_commands(CLI::App& app, Options& o, Commands& commands) {
   commands.push_back({again, {}, reload});
 }
 
+void add_cert_commands(CLI::App& app, CertOptions& o, Commands& commands) {
+  CLI::App* cert = app.add_subcommand("cert", "certificates for TLS: a small CA of your own");
+  cert->require_subcommand(1)->fallthrough();
+  CLI::App* init =
+      cert->add_subcommand("init",
+                           "make a CA, if the folder has none, and a server certificate by it")
+          ->fallthrough();
+  init->add_option("folder", o.folder, "for ca.crt, ca.key, server.crt, server.key")->required();
+  init->add_option("--host", o.hosts,
+                   "name or IP address that clients use for the server; repeatable (default: this "
+                   "machine's name)")
+      ->type_name("NAME|IP");
+  init->add_option("--days", o.days, "how long the server certificate is valid (default 825)")
+      ->check(CLI::Range(1, 3650))
+      ->type_name("N");
+  init->add_flag("--force", o.is_forced, "replace a server certificate that is there");
+  commands.push_back({init, [&o] { return init_certificates(o); }, {}});
+  CLI::App* issue =
+      cert->add_subcommand("issue", "make a client certificate for a tenant")->fallthrough();
+  issue->add_option("folder", o.folder, "of cert init")->required();
+  issue->add_option("--tenant", o.tenant, "whose certificate it is")->required()->type_name("NAME");
+  issue->add_option("--days", o.days, "how long it is valid (default 365)")
+      ->check(CLI::Range(1, 3650))
+      ->type_name("N");
+  issue->add_flag("--force", o.is_forced, "replace one that is there");
+  commands.push_back({issue, [&o] { return issue_certificate(o); }, {}});
+}
+
 int run(const Command& command, const Options& options) {
   if (command.alone) {
     const int status = command.alone();
@@ -226,6 +255,8 @@ int main(int argc, char** argv) {
   add_token_commands(app, options, commands);
   add_session_commands(app, options, commands);
   add_config_commands(app, options, commands);
+  CertOptions cert_options;
+  add_cert_commands(app, cert_options, commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -35,7 +35,7 @@ class ByteStream {
   struct Kind {
     bool same_host = false;
     bool encrypted = false;
-    const char* name = "";  ///< "unix", "tcp", "tls"
+    const char* name = "";  ///< "unix", "tcp"
   };
   [[nodiscard]] virtual Kind kind() const = 0;
 
