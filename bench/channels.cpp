@@ -1,6 +1,8 @@
 #include "channels.h"
 
+#include "cipher.h"
 #include "transport/shm/memory.h"
+#include "transport/tls/tls_stream.h"
 #include "transport/transport.h"
 #include "yardstick.h"
 
@@ -39,7 +41,7 @@ void must(const Status& status) {
 }
 
 std::array<Fd, 2> make_sockets(const std::string& kind) {
-  if (kind != "tcp") {
+  if (!kind.starts_with("tcp")) {
     int ends[2] = {-1, -1};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
       must(Status(fail(system_error("creating a socket pair", errno))));
@@ -56,6 +58,22 @@ struct Pair {
   std::unique_ptr<Channel> client, server;
 };
 
+Pair encrypt(std::array<Fd, 2> sockets) {
+  namespace tls = transport::tls;
+  const tls::SessionSecret secret{"1", {1}};
+  const Deadline deadline = Clock::now() + std::chrono::seconds(10);
+  Pair out;
+  std::thread server([&] {
+    auto engine = must(tls::Engine::session(tls::Role::kServer, sockets[1].get(), secret));
+    out.server = transport::make_stream_channel(
+        must(tls::complete(std::move(sockets[1]), std::move(engine), deadline)));
+  });
+  out.client = transport::make_stream_channel(
+      must(tls::linked_library().connect_session(std::move(sockets[0]), secret, deadline)));
+  server.join();
+  return out;
+}
+
 Pair make_channels(const std::string& kind) {
   if (kind == "loop") {
     transport::LoopPair loop = transport::make_loop_pair();
@@ -69,6 +87,7 @@ Pair make_channels(const std::string& kind) {
     return {shm::make_channel(std::move(memory.mapping), std::move(sockets[0]), shm::Side::kClient),
             shm::make_channel(std::move(other), std::move(sockets[1]), shm::Side::kServer)};
   }
+  if (kind == "tcp-tls") return encrypt(std::move(sockets));
   return {transport::make_socket_channel(std::move(sockets[0])),
           transport::make_socket_channel(std::move(sockets[1]))};
 }
@@ -160,7 +179,7 @@ std::vector<Figure> measure_channels(const std::string& kind, const ChannelOptio
   // Both sides carry whole batches.
   options.command_count =
       std::max(options.batch, options.command_count / options.batch * options.batch);
-  const std::string yardstick = kind == "tcp" ? "tcp" : "unix";
+  const std::string yardstick = kind.starts_with("tcp") ? "tcp" : "unix";
   const std::string socket = yardstick + " socket";
   const Pair channels = make_channels(kind);
   const std::array<Fd, 2> sockets = make_sockets(yardstick);
@@ -198,6 +217,9 @@ std::vector<Figure> measure_channels(const std::string& kind, const ChannelOptio
   }));
   out.push_back(compare("bulk", "GB/s", socket + ", direct", options.repeats, bulk,
                         [&] { return gigabytes / raw_bulk_s(ends, from, to, 0); }));
+  if (kind == "tcp-tls")
+    out.push_back(compare("bulk", "GB/s", "AES-256-GCM, one core", options.repeats, bulk,
+                          [&] { return gigabytes / raw_cipher_s(from); }));
   return out;
 }
 

@@ -18,7 +18,7 @@ struct ChannelOptions {
   unsigned repeats = 3;
 };
 
-/// `kind`: loop, unix, tcp, shm. Both ends in this process.
+/// `kind`: loop, unix, tcp, tcp-tls, shm. Both ends in this process.
 std::vector<Figure> measure_channels(const std::string& kind, const ChannelOptions& options);
 
 }  // namespace sluice::bench

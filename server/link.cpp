@@ -106,10 +106,12 @@ void fields(Io& io, Start& m) {
   io.number(m.session_id);
   io.text(m.tenant);
   io.list(m.memory_limit_bytes, wire::kDeviceCountMax, [&io](auto& limit) { io.number(limit); });
+  io.bytes(m.session_key);
 }
 template <class Io>
 void fields(Io& io, AttachData& m) {
   io.flag(m.offers_shared_memory);
+  io.flag(m.is_encrypted);
 }
 template <class Io>
 void fields(Io& io, Answer& m) {
@@ -148,6 +150,8 @@ void fields(Io& io, Stats& m) {
 }
 template <class Io>
 void fields(Io&, Stop&) {}
+template <class Io>
+void fields(Io&, DataReady&) {}
 
 template <std::size_t I = 0>
 Result<Message> decode(std::uint32_t type, Reader& reader) {

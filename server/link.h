@@ -22,9 +22,13 @@ struct Start {
   std::string tenant;
   std::vector<std::uint64_t>
       memory_limit_bytes;  ///< per device of the session; 0 = the device's own size
+  wire::SessionKey session_key{};
 };
 struct AttachData {                   ///< carries the data connection's descriptor
   bool offers_shared_memory = false;  ///< the client's next frame on it is SharedMemory
+  /// Whoever is at the other end has named the session and proved nothing: that is done in a TLS
+  /// handshake with the session key, and DataReady follows it. There may be more than one such.
+  bool is_encrypted = false;
 };
 struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;
@@ -63,8 +67,10 @@ struct Stats {
   std::uint64_t pending_calls = 0;  ///< round trips whose answer is still due: not idle
 };
 
+struct DataReady {};  ///< an encrypted data connection has proved to be the client's
+
 using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory,
-                             Stats, Stop>;
+                             Stats, Stop, DataReady>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

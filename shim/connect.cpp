@@ -2,11 +2,13 @@
 
 #include "common/format.h"
 #include "common/read_file.h"
-#include "protocol/frame_io.h"
 #include "protocol/opcodes.h"
+#include "protocol/stream_frames.h"
 #include "protocol/wire.h"
 #include "shim/data_channel.h"
 #include "shim/expect_frame.h"
+#include "shim/tls_library.h"
+#include "transport/tls/client_choice.h"
 
 #include <cuda.h>
 #include <unistd.h>
@@ -17,6 +19,8 @@ namespace sluice::shim {
 namespace {
 
 constexpr std::chrono::seconds kConnectTimeout{3};
+/// A broker gives strangers no longer either.
+constexpr std::chrono::seconds kTlsTimeout{5};
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -44,8 +48,7 @@ Result<wire::Hello> make_hello() {
   hello.protocol_version = wire::kProtocolVersion;
   hello.opcode_table_hash = wire::kOpcodeTableHash;
   hello.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding;
-  const std::string tenant = environment("SLUICE_TENANT");
-  hello.tenant = tenant.empty() ? "local" : tenant;
+  hello.tenant = environment("SLUICE_TENANT");
   SLUICE_TRY(hello.token, read_token());
   hello.cuda_version = CUDA_VERSION;
   hello.pid = ::getpid();
@@ -56,14 +59,21 @@ Result<wire::Hello> make_hello() {
   return hello;
 }
 
-Result<Connection> handshake(const transport::Address& address, const wire::Hello& hello) {
+Result<Connection> handshake(const transport::Address& address, wire::Hello hello) {
   SLUICE_TRY(const TransportChoice choice,
              parse_transport(environment("SLUICE_TRANSPORT"), address));
   Connection connection;
-  SLUICE_TRY(connection.life_line, transport::connect_socket(address, kConnectTimeout));
-  SLUICE_CHECK(wire::write_frame(connection.life_line.get(), hello));
-  SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(connection.life_line.get()));
-  SLUICE_TRY(connection.channel, open_data_channel(address, connection.welcome, choice));
+  SLUICE_TRY(Fd socket, transport::connect_socket(address, kConnectTimeout));
+  const auto tls = transport::tls::choice_from_environment();
+  SLUICE_TRY(connection.life_line,
+             transport::tls::open_control(std::move(socket), address, tls, !hello.token.empty(),
+                                          tls_library, transport::Clock::now() + kTlsTimeout));
+  const bool is_encrypted = connection.life_line->kind().encrypted;
+  hello.tenant = transport::tls::tenant_to_say(hello.tenant, tls, is_encrypted);
+  SLUICE_CHECK(wire::write_frame_to(*connection.life_line, hello));
+  SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(*connection.life_line));
+  SLUICE_TRY(connection.channel,
+             open_data_channel(address, connection.welcome, choice, is_encrypted));
   return connection;
 }
 

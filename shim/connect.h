@@ -2,9 +2,9 @@
 // channel to a worker.
 #pragma once
 
-#include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
+#include "transport/stream/byte_stream.h"
 #include "transport/transport.h"
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace sluice::shim {
 
 struct Connection {
   std::unique_ptr<transport::Channel> channel;
-  Fd life_line;  ///< the bootstrap connection; empty in tests
+  std::unique_ptr<transport::ByteStream> life_line;  ///< the bootstrap connection; none in tests
   wire::Welcome welcome;
   std::string server;  ///< as an operator would write it
 };

@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "protocol/frame_io.h"
+#include "shim/encrypted_stream.h"
 #include "shim/expect_frame.h"
 #include "transport/shm/memory.h"
 
@@ -49,7 +50,12 @@ Result<TransportChoice> parse_transport(const std::string& text, const Address& 
 
 Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& address,
                                                               const wire::Welcome& welcome,
-                                                              TransportChoice choice) {
+                                                              TransportChoice choice,
+                                                              bool is_encrypted) {
+  if (is_encrypted) {
+    SLUICE_TRY(auto stream, open_encrypted_stream(address, welcome));
+    return transport::make_stream_channel(std::move(stream));
+  }
   const bool tries_memory =
       choice == TransportChoice::kShm ||
       (choice == TransportChoice::kAutomatic && address.kind == Address::Kind::kUnix);

@@ -19,9 +19,11 @@ enum class TransportChoice { kAutomatic, kShm, kUnix, kTcp };
 Result<TransportChoice> parse_transport(const std::string& text, const transport::Address& address);
 
 /// Attaches a second connection to the session. What was chosen and does not work is an error; an
-/// automatic choice falls back to the socket, with one line in the log.
+/// automatic choice falls back to the socket, with one line in the log. Encrypted: like the
+/// connection that the Welcome came over.
 Result<std::unique_ptr<transport::Channel>> open_data_channel(const transport::Address& address,
                                                               const wire::Welcome& welcome,
-                                                              TransportChoice choice);
+                                                              TransportChoice choice,
+                                                              bool is_encrypted = false);
 
 }  // namespace sluice::shim

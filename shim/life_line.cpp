@@ -3,10 +3,7 @@
 #include "common/format.h"
 #include "common/log.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -35,7 +32,7 @@ LifeLine::Heartbeat LifeLine::heartbeat_of(const wire::Welcome& welcome) {
 }
 
 std::optional<Error> LifeLine::watch(Time now) {
-  if (!fd_.valid()) return std::nullopt;
+  if (stream_ == nullptr) return std::nullopt;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || now - last_look_ < kLookInterval) return std::nullopt;
   // After a time in which nobody looked, silence proves nothing yet.
@@ -52,7 +49,11 @@ std::optional<Error> LifeLine::watch(Time now) {
 }
 
 void LifeLine::give_up() noexcept {
-  if (fd_.valid()) ::shutdown(fd_.get(), SHUT_RDWR);
+  if (stream_ != nullptr) stream_->close();
+}
+
+void LifeLine::abandon_in_child() noexcept {
+  if (stream_ != nullptr) stream_->abandon_in_child();
 }
 
 void LifeLine::ping(Time now) {
@@ -61,18 +62,17 @@ void LifeLine::ping(Time now) {
   if (pings_ == pongs_) silent_since_ = now;
   const std::vector<std::byte> frame = wire::encode_frame(wire::Ping{++pings_});
   // A frame of a few bytes; if there is no room even for that, the server does not read.
-  static_cast<void>(::send(fd_.get(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  static_cast<void>(stream_->send_some(frame));
 }
 
 std::optional<Error> LifeLine::read(Time now) {
   std::byte piece[512];
   for (;;) {
-    const ssize_t n = ::recv(fd_.get(), piece, sizeof piece, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (n <= 0) return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
+    const auto got = stream_->receive_some(piece);
+    if (!got) return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
+    if (*got == 0) break;
     silent_since_ = now;
-    unread_.insert(unread_.end(), piece, piece + n);
+    unread_.insert(unread_.end(), piece, piece + *got);
   }
   while (unread_.size() >= wire::kFramePrefixBytes) {
     const auto bytes = wire::frame_bytes(std::span(unread_).first(wire::kFramePrefixBytes));

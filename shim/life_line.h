@@ -3,12 +3,13 @@
 // that computes for itself costs nothing and is not disturbed.
 #pragma once
 
-#include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
+#include "transport/stream/byte_stream.h"
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -28,16 +29,18 @@ class LifeLine {
   /// does not know heartbeats.
   static Heartbeat heartbeat_of(const wire::Welcome& welcome);
 
-  /// Without a descriptor (tests) it never ends.
-  LifeLine(Fd fd, Heartbeat heartbeat) : fd_(std::move(fd)), heartbeat_(heartbeat) {}
-  explicit LifeLine(Fd fd) : LifeLine(std::move(fd), Heartbeat{}) {}
+  /// Without a connection (tests) it never ends.
+  LifeLine(std::unique_ptr<transport::ByteStream> stream, Heartbeat heartbeat)
+      : stream_(std::move(stream)), heartbeat_(heartbeat) {}
+  explicit LifeLine(std::unique_ptr<transport::ByteStream> stream)
+      : LifeLine(std::move(stream), Heartbeat{}) {}
 
   /// Call it again and again while somebody waits: why the session is over, or nothing.
   std::optional<Error> watch(Time now);
   /// The session is over for us: the server need not wait for the process to end.
   void give_up() noexcept;
-  [[nodiscard]] int fd() const { return fd_.get(); }
-  [[nodiscard]] bool is_valid() const { return fd_.valid(); }
+  /// In a forked child.
+  void abandon_in_child() noexcept;
 
  private:
   static constexpr Milliseconds kLookInterval{20};
@@ -47,7 +50,7 @@ class LifeLine {
   std::optional<Error> judge(Time now);
   void ping(Time now);
 
-  Fd fd_;
+  std::unique_ptr<transport::ByteStream> stream_;
   Heartbeat heartbeat_;
   std::mutex mutex_;  ///< guards what follows
   Time last_look_{}, last_ping_{};

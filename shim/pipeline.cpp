@@ -29,7 +29,8 @@ std::size_t record_bytes(const Outgoing& record) {
 
 }  // namespace
 
-Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict,
+Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel,
+                   std::unique_ptr<transport::ByteStream> life_line, bool is_strict,
                    PushHandler& pushes, const Optimisations& optimisations,
                    LifeLine::Heartbeat heartbeat)
     : channel_(std::move(channel)),

@@ -74,9 +74,9 @@ class Pipeline final : private wire::RecordHandler {
 
   /// `life_line` may be empty (tests). Strict: what is posted is waited for (SLUICE_STRICT).
   /// Nothing is sent yet.
-  Pipeline(std::unique_ptr<transport::Channel> channel, Fd life_line, bool is_strict,
-           PushHandler& pushes, const Optimisations& optimisations = {},
-           LifeLine::Heartbeat heartbeat = {});
+  Pipeline(std::unique_ptr<transport::Channel> channel,
+           std::unique_ptr<transport::ByteStream> life_line, bool is_strict, PushHandler& pushes,
+           const Optimisations& optimisations = {}, LifeLine::Heartbeat heartbeat = {});
   ~Pipeline() override;
 
   /// Appends; kSessionLost when the session is over.

@@ -165,7 +165,7 @@ void Pipeline::abandon_in_child() noexcept {
   is_lost_ = true;
   stops_ = true;
   channel_->abandon_in_child();
-  if (life_line_.is_valid()) ::close(life_line_.fd());
+  life_line_.abandon_in_child();
 }
 
 }  // namespace sluice::shim

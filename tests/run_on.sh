@@ -1,11 +1,11 @@
 #!/bin/bash
 # run_on.sh BUILD_DIR TARGET PROGRAM ARGS...: runs a program on one conformance target:
 #   driver (softgpu in the process) | driver+strict (the same, SOFTGPU_STRICT=1) | shim+loop (worker in the process) |
-#   shim+shm | shim+unix | shim+tcp (sluice run --local)
+#   shim+shm | shim+unix | shim+tcp | shim+tls (sluice run --local)
 set -eu
 build=$(realpath "$1"); target=$2; shift 2
 export SLUICE_TEST_TARGET=$target
-unset SLUICE_SERVER SLUICE_TRANSPORT SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE
+unset SLUICE_SERVER SLUICE_TRANSPORT SLUICE_TENANT SLUICE_TOKEN SLUICE_TOKEN_FILE SLUICE_TLS SLUICE_TLS_CA SLUICE_TLS_CERT SLUICE_TLS_KEY
 # Tests run side by side: each has the memory of a software GPU to itself.
 export SOFTGPU_ACCOUNT=test_$$
 trap 'rm -f /dev/shm/softgpu-*-test_$$-*' EXIT
@@ -26,5 +26,6 @@ case $target in
   shim+shm) "$build/bin/sluice" run --local --transport shm $audit -- "$@" ;;
   shim+unix) "$build/bin/sluice" run --local --transport unix $audit -- "$@" ;;
   shim+tcp) "$build/bin/sluice" run --local --transport tcp $audit -- "$@" ;;
-  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+shm, shim+unix, shim+tcp)" >&2; exit 2 ;;
+  shim+tls) "$build/bin/sluice" run --local --transport tcp --tls on $audit -- "$@" ;;
+  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+shm, shim+unix, shim+tcp, shim+tls)" >&2; exit 2 ;;
 esac

@@ -199,6 +199,13 @@ Result<std::string> Broker::reload() {
     SLUICE_LOG_ERROR("session", "the configuration stays as it is: {}", next.error().message);
     return fail(next.error());
   }
+  // Also if its name has not changed: the files may be new.
+  auto tls = tls_context_of(*next);
+  if (!tls) {
+    SLUICE_LOG_ERROR("session", "the configuration stays as it is: {}", tls.error().message);
+    return fail(tls.error());
+  }
+  tls_ = std::move(*tls);
   const std::string waiting = waiting_for_restart(options_.config, *next);
   next->listen = options_.config.listen;
   next->driver = options_.config.driver;

@@ -38,18 +38,29 @@ void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& 
   }
   if (phase_ != Phase::kServing)
     return refuse(client, Code::kServer, "the server is stopping; try again later");
-  const config::Tenant* tenant = tenants_.find(hello.tenant);
+  if (const std::string why = plain_refusal(*client); !why.empty())
+    return refuse(client, Code::kServer, why);
+  // A certificate names its tenant; it stands in for the token.
+  const std::string certified = certified_tenant(*client);
+  if (!certified.empty() && !hello.tenant.empty() && hello.tenant != certified)
+    return refuse(client, Code::kUnknownTenant,
+                  format("the client's certificate belongs to tenant \"{}\", not to \"{}\": leave "
+                         "SLUICE_TENANT out, or use that tenant's certificate",
+                         certified, hello.tenant));
+  const std::string& name = certified.empty() ? hello.tenant : certified;
+  const config::Tenant* tenant = tenants_.find(name);
   const config::TokenHash hash =
       config::hash_token(hello.token);  // also for unknown tenants: the same work
   if (tenant == nullptr)
     return refuse(client, Code::kUnknownTenant,
                   format("unknown tenant \"{}\": check SLUICE_TENANT or --tenant, or add the "
                          "tenant (sluicectl tenant set) on the server",
-                         hello.tenant));
-  if (!tenant->token_hash || !config::is_same_hash(hash, *tenant->token_hash))
-    return refuse(client, Code::kWrongToken,
-                  format("wrong token for tenant \"{}\": check SLUICE_TOKEN_FILE or --token-file",
-                         hello.tenant));
+                         name));
+  const bool is_token_right = tenant->token_hash && config::is_same_hash(hash, *tenant->token_hash);
+  if (certified.empty() && !is_token_right)
+    return refuse(
+        client, Code::kWrongToken,
+        format("wrong token for tenant \"{}\": check SLUICE_TOKEN_FILE or --token-file", name));
   // A session whose client is gone is gone for the tenant; the next one need not wait for it.
   const auto running = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& s) {
     return s.second->tenant.name == tenant->name && !s.second->is_ending;
@@ -76,7 +87,7 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   wire::Welcome welcome;
   welcome.protocol_version = wire::kProtocolVersion;
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
-                         wire::kFeatureSharedMemory;
+                         wire::kFeatureSharedMemory | wire::kFeatureTls;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
   welcome.heartbeat_ms = static_cast<std::uint32_t>(options_.config.heartbeat.count());
@@ -86,11 +97,16 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
 }
 
 void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach) {
+  if (client->tls != nullptr) return close_client(client);  // TLS goes to the broker, no further
+  if (attach.is_encrypted != 0) return on_encrypted_attach(client, attach);
+  if (const std::string why = plain_refusal(*client); !why.empty())
+    return refuse(client, wire::RefusalCode::kServer, why);
   for (const auto& [id, session] : sessions_) {
     std::uint8_t difference = 0;  // in constant time
     for (std::size_t i = 0; i < attach.session_key.size(); ++i)
       difference |= static_cast<std::uint8_t>(attach.session_key[i] ^ session->key[i]);
-    if (difference != 0 || session->is_attached || !session->is_welcome || session->is_ending)
+    if (difference != 0 || session->is_attached || !session->is_welcome || session->is_ending ||
+        session->is_encrypted)
       continue;
     session->is_attached = true;
     // The life line alone decides whether a client is there: one that a debugger has stopped, with

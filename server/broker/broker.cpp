@@ -81,6 +81,7 @@ int Broker::run_timers() {
 
 Status Broker::open() {
   SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, options_.config.state_dir));
+  SLUICE_TRY(tls_, tls_context_of(options_.config));
   for (const transport::Address& wanted : options_.config.listen) {
     SLUICE_TRY(Fd fd, transport::listen_socket(wanted, 0600));
     SLUICE_TRY(transport::Address bound, transport::bound_address(wanted, fd.get()));

@@ -5,7 +5,7 @@
 //
 // broker.cpp: the loop; connections.cpp: from accept to a frame; admission.cpp: who is let in;
 // session.cpp: workers and the life of a session; life_line.cpp: heartbeats, silence, endings;
-// administration.cpp: what sluicectl asks.
+// encryption.cpp: TLS; administration.cpp: what sluicectl asks.
 #pragma once
 
 #include "common/fd.h"
@@ -17,6 +17,7 @@
 #include "server/config/config.h"
 #include "server/control/types.h"
 #include "server/link.h"
+#include "transport/tls/context.h"
 
 #include <chrono>
 #include <deque>
@@ -24,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,8 +102,11 @@ class Broker final : public control::Administration {
   void accept_on(int listen_fd);
   void drop_oldest_stranger();
   void on_client(const std::shared_ptr<Client>& client);
-  /// Takes what belongs to the frame that is being received, and no byte more.
+  void take_bytes(const std::shared_ptr<Client>& client, std::span<const std::byte> bytes);
   void on_frame(const std::shared_ptr<Client>& client);
+  /// The client is gone, or what it says is nonsense.
+  void lose_client(const std::shared_ptr<Client>& client);
+  [[nodiscard]] static std::size_t wanted(const Client& client);
   void close_client(const std::shared_ptr<Client>& client);
   bool send(Client& client, const wire::Frame& frame);
   void refuse(const std::shared_ptr<Client>& client, wire::RefusalCode code,
@@ -110,6 +115,15 @@ class Broker final : public control::Administration {
   void on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello);
   void on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
   [[nodiscard]] wire::Welcome welcome_of(const wire::Hello& hello) const;
+
+  bool learn_kind(const std::shared_ptr<Client>& client);
+  bool advance_handshake(const std::shared_ptr<Client>& client);
+  void on_encrypted(const std::shared_ptr<Client>& client);
+  void on_encrypted_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
+  [[nodiscard]] std::string plain_refusal(const Client& client) const;
+  [[nodiscard]] static std::string certified_tenant(const Client& client);
+  /// Err: the certificate cannot be used. Null: there is none.
+  static Result<transport::tls::Context> tls_context_of(const config::Config& config);
 
   void prestart();
   void on_idle_exit(pid_t pid);
@@ -142,7 +156,10 @@ class Broker final : public control::Administration {
   [[nodiscard]] control::Changed changed(const std::string& tenant) const;
   std::uint32_t kill_all_of(const std::string& tenant, const std::string& why);
 
+  static constexpr std::size_t kReadBytes = 64 * 1024;
+
   BrokerOptions options_;
+  transport::tls::Context tls_;  ///< null: this server has no certificate
   TenantTable tenants_;
   Ledger ledger_;
   Clock::time_point started_ = Clock::now();

@@ -2,6 +2,7 @@
 #include "common/log.h"
 #include "protocol/wire.h"
 #include "server/broker/broker.h"
+#include "server/broker/peer_text.h"
 #include "server/broker/printable.h"
 #include "server/broker/session.h"
 
@@ -16,7 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kAcceptPause = 100ms;
 constexpr std::size_t kUnauthenticatedMax = 64;
-constexpr std::size_t kReadBytes = 64 * 1024;
 /// A life line carries pings; whoever sends more on it is no client of ours.
 constexpr std::size_t kLifeLineFrameBytesMax = 1024;
 
@@ -48,6 +48,7 @@ void Broker::accept_on(int listen_fd) {
     auto client = std::make_shared<Client>();
     const int raw = fd.get();
     client->fd = std::move(fd);
+    client->from = peer_text(raw);
     clients_[raw] = client;
     watch(raw, [this, client] { on_client(client); });
     at(Clock::now() + options_.times.hello, [this, weak = std::weak_ptr<Client>(client)] {
@@ -74,13 +75,20 @@ void Broker::drop_oldest_stranger() {
   close_client(oldest);
 }
 
+/// What is missing of the frame that is being received. Not a byte more is taken: what follows an
+/// Attach belongs to the worker.
+std::size_t Broker::wanted(const Client& client) {
+  return client.received.size() < wire::kFramePrefixBytes
+             ? wire::kFramePrefixBytes - client.received.size()
+             : client.frame_bytes - client.received.size();
+}
+
 void Broker::on_client(const std::shared_ptr<Client>& client) {
+  if (!client->is_kind_known && !learn_kind(client)) return;
+  if (client->tls != nullptr) return on_encrypted(client);
   std::byte buffer[kReadBytes];
-  // Only up to the end of the first frame: what follows an Attach belongs to the worker.
-  const std::size_t wanted = client->received.size() < wire::kFramePrefixBytes
-                                 ? wire::kFramePrefixBytes - client->received.size()
-                                 : client->frame_bytes - client->received.size();
-  const ssize_t got = ::recv(client->fd.get(), buffer, std::min(wanted, kReadBytes), MSG_DONTWAIT);
+  const ssize_t got =
+      ::recv(client->fd.get(), buffer, std::min(wanted(*client), kReadBytes), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
     const auto session = client->session;
@@ -88,24 +96,28 @@ void Broker::on_client(const std::shared_ptr<Client>& client) {
       SLUICE_LOG_WARN("session",
                       "session={} tenant={}: its client has been silent for the grace time",
                       session->id, session->tenant.name);
-    close_client(client);
-    if (session != nullptr) end_session(session);
-    return;
+    return lose_client(client);
   }
-  client->received.insert(client->received.end(), buffer, buffer + got);
+  take_bytes(client, std::span(buffer).first(static_cast<std::size_t>(got)));
+}
+
+void Broker::take_bytes(const std::shared_ptr<Client>& client, std::span<const std::byte> bytes) {
+  client->received.insert(client->received.end(), bytes.begin(), bytes.end());
   if (client->received.size() == wire::kFramePrefixBytes) {
     const auto total = wire::frame_bytes(client->received);
-    const auto session = client->session;
-    if (!total || (session != nullptr && *total > kLifeLineFrameBytesMax)) {
-      close_client(client);  // garbage: not worth an answer
-      if (session != nullptr) end_session(session);
-      return;
-    }
+    if (!total || (client->session != nullptr && *total > kLifeLineFrameBytesMax))
+      return lose_client(client);  // garbage: not worth an answer
     client->frame_bytes = *total;
   }
   if (client->received.size() >= wire::kFramePrefixBytes &&
       client->received.size() == client->frame_bytes)
     on_frame(client);
+}
+
+void Broker::lose_client(const std::shared_ptr<Client>& client) {
+  const auto session = client->session;
+  close_client(client);
+  if (session != nullptr) end_session(session);
 }
 
 void Broker::on_frame(const std::shared_ptr<Client>& client) {
@@ -118,13 +130,12 @@ void Broker::on_frame(const std::shared_ptr<Client>& client) {
       return on_hello(client, printable_hello(*hello));
     if (const auto* attach = std::get_if<wire::Attach>(&*frame)) return on_attach(client, *attach);
   }
-  const auto session = client->session;
-  close_client(client);
-  if (session != nullptr) end_session(session);
+  lose_client(client);
 }
 
 void Broker::close_client(const std::shared_ptr<Client>& client) {
   if (!client->fd.valid()) return;
+  if (client->tls != nullptr) client->tls->say_goodbye();
   unwatch(client->fd.get());
   clients_.erase(client->fd.get());
   client->fd.reset();
@@ -134,13 +145,20 @@ bool Broker::send(Client& client, const wire::Frame& frame) {
   const auto bytes = wire::encode_frame(frame);
   // Frames fit a socket buffer; a client that does not read loses its connection, it does not hold
   // up the others.
+  std::span<const std::byte> rest = bytes;
+  while (client.tls != nullptr && !rest.empty()) {
+    const auto sent = client.tls->send_some(rest);
+    if (!sent || *sent == 0) return false;
+    rest = rest.subspan(*sent);
+  }
+  if (client.tls != nullptr) return true;
   return ::send(client.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(bytes.size());
 }
 
 void Broker::refuse(const std::shared_ptr<Client>& client, wire::RefusalCode code,
                     const std::string& why) {
-  SLUICE_LOG_WARN("session", "a client is refused: {}", why);
+  SLUICE_LOG_WARN("session", "a client is refused: {} ({})", why, client->from);
   send(*client, wire::Refusal{code, why});
   close_client(client);
 }

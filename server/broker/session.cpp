@@ -49,6 +49,8 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   session->hello.token.clear();  // checked; nothing keeps it
   session->started = session->last_call = session->last_report = Clock::now();
   session->life_line = client;
+  session->from = client->from;
+  session->is_encrypted = client->tls != nullptr;
   if (auto random = config::fill_random(session->key); !random)
     return refuse(client, wire::RefusalCode::kServer, random.error().message);
   if (!idle_.empty()) {
@@ -65,6 +67,7 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   start.session_id = session->id;
   start.tenant = tenant.name;
   start.memory_limit_bytes = {tenant.memory_limit_bytes};
+  start.session_key = session->key;
   client->session = session;
   watch_silence(client->fd.get());
   sessions_[session->id] = session;
@@ -134,6 +137,8 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
     ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
   } else if (const auto* query = std::get_if<link::QueryMemory>(&received->message)) {
     answer(query->device, true);
+  } else if (std::holds_alternative<link::DataReady>(received->message)) {
+    session->is_attached = true;
   } else if (const auto* stats = std::get_if<link::Stats>(&received->message)) {
     on_stats(*session, *stats);
   }
@@ -166,9 +171,11 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
   session->is_welcome = true;
   session->last_report = Clock::now();
   SLUICE_LOG_INFO("session",
-                  "session opened session={} tenant={} client={}:{} program={} worker={}",
+                  "session opened session={} tenant={} client={}:{} program={} worker={} "
+                  "from={} encrypted={}",
                   session->id, session->tenant.name, session->hello.host, session->hello.pid,
-                  session->hello.program, session->worker.pid);
+                  session->hello.program, session->worker.pid, session->from,
+                  session->is_encrypted);
   if (!send(*client, welcome)) {
     close_client(client);
     return end_session(session);

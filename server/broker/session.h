@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/broker/broker.h"
+#include "transport/tls/engine.h"
 
 namespace sluice::server {
 
@@ -10,7 +11,10 @@ struct Broker::Client {
   std::vector<std::byte> received;
   std::size_t frame_bytes = 0;
   Clock::time_point since = Clock::now();
-  std::shared_ptr<Session> session;  ///< once it is a session's life line
+  std::string from;  ///< peer_text()
+  bool is_kind_known = false, is_tls_ready = false;
+  std::unique_ptr<transport::tls::Engine> tls;  ///< if the connection is encrypted
+  std::shared_ptr<Session> session;             ///< once it is a session's life line
 };
 
 struct Broker::Session {
@@ -18,13 +22,15 @@ struct Broker::Session {
   config::Tenant tenant;  ///< as it was when the session began
   wire::Hello hello;      ///< printable, and without the token
   wire::SessionKey key{};
+  std::string from;  ///< where the life line comes from
   WorkerProcess worker;
   std::weak_ptr<Client> life_line;
   std::vector<std::uint64_t> device_bytes;
   link::Stats stats;
   Clock::time_point started, last_call, last_report;
   bool is_welcome = false, is_attached = false, is_ending = false, is_suspect = false;
-  bool is_warned = false;  ///< of a worker that is silent
+  bool is_encrypted = false;  ///< the life line is, and so must the data connections be
+  bool is_warned = false;     ///< of a worker that is silent
 };
 
 }  // namespace sluice::server

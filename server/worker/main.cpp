@@ -2,8 +2,8 @@
 // driver, reports its devices, serves the data connection it is given, and is gone when either side
 // is.
 #include "common/log.h"
+#include "server/worker/await_data.h"
 #include "server/worker/broker_ledger.h"
-#include "server/worker/data_channel.h"
 #include "server/worker/driver_start.h"
 #include "server/worker/worker.h"
 
@@ -18,14 +18,6 @@
 namespace sluice::server {
 namespace {
 
-Result<std::unique_ptr<transport::Channel>> await_data_channel() {
-  SLUICE_TRY(link::Received received, link::receive_message(link::kWorkerLinkFd));
-  const auto* attach = std::get_if<link::AttachData>(&received.message);
-  if (attach == nullptr || !received.passed.valid())
-    return fail(ErrorCode::kProtocol, "expected the data connection");
-  return open_data_channel(std::move(received.passed), attach->offers_shared_memory);
-}
-
 Status serve(const link::Start& start) {
   static DriverTable driver;
   auto ready = start_driver(start.driver_path, &driver);
@@ -34,7 +26,7 @@ Status serve(const link::Start& start) {
     return fail(ready.error());
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
-  SLUICE_TRY(auto channel, await_data_channel());
+  SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start));
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, std::move(channel), ledger);
   if (!worker.device_output().take_from_sink(start.driver_path)) {

@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -20,6 +21,7 @@ using namespace sluice::server;
 
 constexpr int kReportMs = 50;
 link::Stats g_stats;
+bool g_is_wary = false;
 
 void say(const link::Message& message) {
   if (!link::send_message(link::kWorkerLinkFd, message)) ::_exit(1);
@@ -43,6 +45,13 @@ link::Ready ready() {
 Fd await_data() {
   auto received = link::receive_message(link::kWorkerLinkFd);
   if (!received || !std::holds_alternative<link::AttachData>(received->message)) ::_exit(0);
+  // Of a tenant "wary" the first that comes is a stranger.
+  const auto& attach = std::get<link::AttachData>(received->message);
+  if (attach.is_encrypted && std::exchange(g_is_wary, false)) {
+    received->passed.reset();
+    return await_data();
+  }
+  if (attach.is_encrypted) say(link::DataReady{});
   return std::move(received->passed);
 }
 
@@ -116,6 +125,7 @@ int main() {
     static_cast<void>(!::send(link::kWorkerLinkFd, "garbage!", 8, 0));
     sleep_for_ever();
   }
+  g_is_wary = kind == "wary";
   if (kind == "deaf") {
     say(ready());
     for (;;) say(link::QueryMemory{0});

@@ -27,8 +27,10 @@ class LinkTest : public ::testing::Test {
 };
 
 TEST_F(LinkTest, CarriesEveryFieldOfAStart) {
+  const wire::SessionKey key{1, 2, 3};
   const Start out =
-      round_trip(Start{"/opt/driver/libcuda.so.1", 42, "research", {1, 2, 1ull << 40}});
+      round_trip(Start{"/opt/driver/libcuda.so.1", 42, "research", {1, 2, 1ull << 40}, key});
+  EXPECT_EQ(key, out.session_key);
   EXPECT_EQ("/opt/driver/libcuda.so.1", out.driver_path);
   EXPECT_EQ(42u, out.session_id);
   EXPECT_EQ("research", out.tenant);
@@ -57,6 +59,7 @@ TEST_F(LinkTest, CarriesEveryFieldOfStatistics) {
   EXPECT_EQ(5u, out.gpu_us);
   EXPECT_EQ(7u, out.pending_calls);
   round_trip(Stop{});
+  round_trip(DataReady{});
 }
 
 TEST_F(LinkTest, PassesADescriptor) {

@@ -69,7 +69,7 @@ class FakeServer final : private wire::RecordHandler {
   shim::Connection connection(Fd life_line = Fd()) {
     shim::Connection made;
     made.channel = std::move(client_end_);
-    made.life_line = std::move(life_line);
+    if (life_line.valid()) made.life_line = transport::make_socket_stream(std::move(life_line));
     made.server = "test";
     made.welcome.driver_version = 13000;
     wire::DeviceRecord device;

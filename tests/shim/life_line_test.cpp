@@ -36,7 +36,7 @@ class LifeLineTest : public ::testing::Test {
 };
 
 TEST_F(LifeLineTest, AServerThatAnswersIsAlive) {
-  LifeLine line(std::move(client_), {100ms, 500ms});
+  LifeLine line(transport::make_socket_stream(std::move(client_)), {100ms, 500ms});
   for (int i = 0; i < 50; ++i) {
     EXPECT_FALSE(line.watch(now_));
     const auto asked = ping();
@@ -47,7 +47,7 @@ TEST_F(LifeLineTest, AServerThatAnswersIsAlive) {
 }
 
 TEST_F(LifeLineTest, SilenceBeyondTheTimeoutIsTheEnd) {
-  LifeLine line(std::move(client_), {100ms, 500ms});
+  LifeLine line(transport::make_socket_stream(std::move(client_)), {100ms, 500ms});
   EXPECT_FALSE(line.watch(now_));
   for (int i = 0; i < 4; ++i) EXPECT_FALSE(line.watch(now_ += 100ms));
   const auto over = line.watch(now_ += 100ms);
@@ -56,14 +56,14 @@ TEST_F(LifeLineTest, SilenceBeyondTheTimeoutIsTheEnd) {
 }
 
 TEST_F(LifeLineTest, ATimeInWhichNobodyLookedProvesNothing) {
-  LifeLine line(std::move(client_), {100ms, 500ms});
+  LifeLine line(transport::make_socket_stream(std::move(client_)), {100ms, 500ms});
   EXPECT_FALSE(line.watch(now_));
   EXPECT_FALSE(line.watch(now_ += 1h));
   EXPECT_FALSE(line.watch(now_ += 400ms));
 }
 
 TEST_F(LifeLineTest, ATimeInWhichThisProcessWasStoppedProvesNothing) {
-  LifeLine line(std::move(client_), {100ms, 300ms});
+  LifeLine line(transport::make_socket_stream(std::move(client_)), {100ms, 300ms});
   EXPECT_FALSE(line.watch(now_));
   tell(wire::Pong{1, 10});
   EXPECT_FALSE(line.watch(now_ += 30ms));
@@ -73,7 +73,7 @@ TEST_F(LifeLineTest, ATimeInWhichThisProcessWasStoppedProvesNothing) {
 }
 
 TEST_F(LifeLineTest, AnAnswerFromBeforeARestSaysNothingOfTheWorkerNow) {
-  LifeLine line(std::move(client_), {100ms, 3000ms});
+  LifeLine line(transport::make_socket_stream(std::move(client_)), {100ms, 3000ms});
   EXPECT_FALSE(line.watch(now_));
   tell(wire::Pong{1, 60'000});
   EXPECT_FALSE(line.watch(now_ += 1h));
@@ -82,20 +82,20 @@ TEST_F(LifeLineTest, AnAnswerFromBeforeARestSaysNothingOfTheWorkerNow) {
 }
 
 TEST_F(LifeLineTest, ALostSessionIsGivenUpAtOnce) {
-  LifeLine line(std::move(client_));
+  LifeLine line(transport::make_socket_stream(std::move(client_)));
   line.give_up();
   char byte = 0;
   EXPECT_EQ(0, ::recv(server_.get(), &byte, 1, 0)) << "the server need not wait for the process";
 }
 
 TEST_F(LifeLineTest, AStoppedWorkerIsTheEnd) {
-  LifeLine line(std::move(client_), {100ms, 500ms});
+  LifeLine line(transport::make_socket_stream(std::move(client_)), {100ms, 500ms});
   tell(wire::Pong{1, 60'000});
   EXPECT_TRUE(line.watch(now_).has_value());
 }
 
 TEST_F(LifeLineTest, TheServersReasonIsPassedOn) {
-  LifeLine line(std::move(client_));
+  LifeLine line(transport::make_socket_stream(std::move(client_)));
   tell(wire::Ending{wire::EndingCode::kKilled, "notice only", 5000});
   EXPECT_FALSE(line.watch(now_));
   tell(wire::Ending{wire::EndingCode::kKilled, "killed by an administrator", 0});
@@ -105,7 +105,7 @@ TEST_F(LifeLineTest, TheServersReasonIsPassedOn) {
 }
 
 TEST_F(LifeLineTest, ItsEndIsTheSessions) {
-  LifeLine line(std::move(client_));
+  LifeLine line(transport::make_socket_stream(std::move(client_)));
   EXPECT_FALSE(line.watch(now_));
   server_ = Fd();
   EXPECT_TRUE(line.watch(now_ += 1s).has_value());

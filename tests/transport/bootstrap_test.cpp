@@ -55,6 +55,7 @@ std::vector<Frame> examples() {
           Refusal{RefusalCode::kWrongToken, "the token of tenant alice is wrong"},
           Attach{key()},
           Attach{key(), 1},
+          Attach{{}, 0, 1, 4711},
           Attached{},
           Ping{1ull << 40},
           Pong{1ull << 41, 250},
@@ -165,6 +166,8 @@ TEST(Bootstrap, RefusesAnAttachWithoutAKey) {
   // Broken: a connection without a key is compared as one with a key of zeros.
   EXPECT_EQ(error_of(decode_frame(frame_with(4, 77, {}))), ErrorCode::kProtocol);
   EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(Attach{})))), ErrorCode::kProtocol);
+  // An encrypted one names its session instead.
+  EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(Attach{{}, 0, 1, 0})))), ErrorCode::kProtocol);
 }
 
 TEST(Bootstrap, RefusesLengthsOutsideTheLimits) {

@@ -30,6 +30,9 @@ Status check(const config::Section& s, const toml::table& table, const ClientCon
       return s.wrong(*table.get("memory"), "memory", size.error());
   if (!c.transport.empty() && c.transport != "shm" && c.transport != "unix" && c.transport != "tcp")
     return s.wrong(*table.get("transport"), "transport", "\"shm\", \"unix\" or \"tcp\"");
+  if (!c.tls.mode.empty())
+    if (const auto mode = transport::tls::check({c.tls.mode, "", "", ""}); !mode)
+      return s.wrong(*table.get("tls"), "tls", mode.error());
   return {};
 }
 
@@ -56,9 +59,15 @@ Result<ClientConfig> load_client_config(const std::string& path) {
   SLUICE_CHECK(s.read("log", &out.log));
   SLUICE_CHECK(s.read("memory", &out.memory));
   SLUICE_CHECK(s.read("transport", &out.transport));
+  SLUICE_CHECK(s.read("tls", &out.tls.mode));
+  SLUICE_CHECK(s.read("tls_ca", &out.tls.ca_file));
+  SLUICE_CHECK(s.read("tls_cert", &out.tls.certificate_file));
+  SLUICE_CHECK(s.read("tls_key", &out.tls.key_file));
   SLUICE_CHECK(s.finish());
   SLUICE_CHECK(check(s, root, out));
-  out.token_file = resolved(out.token_file, path);
+  for (std::string* name :
+       {&out.token_file, &out.tls.ca_file, &out.tls.certificate_file, &out.tls.key_file})
+    *name = resolved(*name, path);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/fd.h"
 #include "server/config/token.h"
+#include "tools/sluicectl/cert/authority.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +28,18 @@ Status write_private(const std::string& path, const std::string& text) {
       ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     return fail(system_error("writing " + path, errno));
   return {};
+}
+
+/// The lines of [tls]; empty without encryption.
+Result<std::string> make_certificates(const std::string& folder, bool is_wanted) {
+  if (!is_wanted) return std::string();
+  const cert::Validity validity{.until = cert::Days(30)};
+  SLUICE_TRY(const cert::Pair authority, cert::make_authority("sluice run --local", validity));
+  SLUICE_TRY(const cert::Pair server, cert::issue_server(authority, {"127.0.0.1"}, validity));
+  const std::string certificate = folder + "/server.crt", key = folder + "/server.key";
+  SLUICE_CHECK(cert::save(authority, folder + "/ca.crt", folder + "/ca.key", false));
+  SLUICE_CHECK(cert::save(server, certificate, key, false));
+  return "[tls]\ncertificate = \"" + certificate + "\"\nkey = \"" + key + "\"\n";
 }
 
 /// "ready ADDRESS" from sluiced, or what it said on its way down.
@@ -71,10 +84,11 @@ Result<LocalServer> LocalServer::start(const LocalOptions& options) {
   const std::string listen = options.use_tcp ? "127.0.0.1:0" : "unix:" + name + "/sluiced.sock";
   const std::string limit =
       options.memory_limit.empty() ? "" : "memory_limit = \"" + options.memory_limit + "\"\n";
+  SLUICE_TRY(const std::string tls, make_certificates(name, options.use_tls));
   SLUICE_CHECK(write_private(name + "/sluiced.toml",
                              "[server]\ndriver = \"" + driver + "\"\nlisten = [\"" + listen +
-                                 "\"]\nstats_file = \"" + server.stats_file() +
-                                 "\"\n[[tenant]]\nname = \"" + kTenant + "\"\ntoken_file = \"" +
+                                 "\"]\nstats_file = \"" + server.stats_file() + "\"\n" + tls +
+                                 "[[tenant]]\nname = \"" + kTenant + "\"\ntoken_file = \"" +
                                  server.token_file() + "\"\n" + limit));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return fail(system_error("creating a pipe", errno));

@@ -13,7 +13,8 @@ struct LocalOptions {
   std::string bin_folder;    ///< where sluiced is
   std::string memory_limit;  ///< empty: the whole device
   bool use_tcp = false;
-  std::string driver;  ///< the libcuda.so.1 it serves; empty: the software GPU
+  bool use_tls = false;  ///< with use_tcp; it makes its certificates itself
+  std::string driver;    ///< the libcuda.so.1 it serves; empty: the software GPU
 };
 
 /// Runs from construction to destruction; its folder (socket, token, log, statistics) is private
@@ -30,6 +31,8 @@ class LocalServer {
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] std::string token_file() const { return folder_ + "/token"; }
   [[nodiscard]] std::string stats_file() const { return folder_ + "/sessions.jsonl"; }
+  /// What clients of an encrypted one trust.
+  [[nodiscard]] std::string ca_file() const { return folder_ + "/ca.crt"; }
   static constexpr const char* kTenant = "local";
   /// Waits for the server's end, so that its last statistics are written.
   void stop();

@@ -46,6 +46,22 @@ void add_server_options(CLI::App& command, Settings& s) {
                   "file with the tenant's token (default: SLUICE_TOKEN_FILE, else token_file in "
                   "config.toml)")
       ->type_name("FILE");
+  command
+      .add_option("--tls", s.tls.mode,
+                  "on, off or auto: on for a server beyond loopback, or with --tls-ca (default: "
+                  "SLUICE_TLS, else tls in config.toml, else auto)")
+      ->check(CLI::IsMember({"on", "off", "auto"}));
+  command
+      .add_option("--tls-ca", s.tls.ca_file,
+                  "PEM file with the CA of the server's certificate (default: SLUICE_TLS_CA, else "
+                  "tls_ca in config.toml, else the system's)")
+      ->type_name("FILE");
+  command
+      .add_option("--tls-cert", s.tls.certificate_file,
+                  "your own certificate, if you have one (SLUICE_TLS_CERT, tls_cert)")
+      ->type_name("FILE");
+  command.add_option("--tls-key", s.tls.key_file, "its private key (SLUICE_TLS_KEY, tls_key)")
+      ->type_name("FILE");
 }
 
 void add_program(CLI::App& command, Settings& s) {

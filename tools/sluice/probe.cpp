@@ -1,10 +1,9 @@
 #include "tools/sluice/probe.h"
 
 #include "common/read_file.h"
-#include "protocol/frame_io.h"
 #include "protocol/opcodes.h"
+#include "protocol/stream_frames.h"
 #include "protocol/wire.h"
-#include "tools/sluice/local_server.h"
 
 #include <unistd.h>
 
@@ -13,7 +12,8 @@ namespace sluice::tool {
 Result<Target> target_of(const Settings& settings) {
   Target out;
   SLUICE_TRY(out.address, transport::parse_address(settings.server));
-  out.tenant = settings.tenant.empty() ? LocalServer::kTenant : settings.tenant;
+  out.tls = settings.tls;
+  out.tenant = settings.tenant;
   out.token = environment("SLUICE_TOKEN");
   if (settings.token_file.empty()) return out;
   auto token = read_token_file(settings.token_file);
@@ -27,19 +27,24 @@ Result<Target> target_of(const Settings& settings) {
 
 Result<std::string> probe(const Target& target) {
   const std::string server = target.address.text();
-  SLUICE_TRY(const Fd socket, transport::connect_socket(target.address, std::chrono::seconds(3)));
+  SLUICE_TRY(Fd socket, transport::connect_socket(target.address, std::chrono::seconds(3)));
+  auto stream = transport::tls::open_control(
+      std::move(socket), target.address, target.tls, !target.token.empty(),
+      +[]() -> Result<const transport::tls::Library*> { return &transport::tls::linked_library(); },
+      transport::Clock::now() + std::chrono::seconds(5));
+  if (!stream) return fail(stream.error().with_context(server));
   wire::Hello hello;
   hello.protocol_version = wire::kProtocolVersion;
   hello.opcode_table_hash = wire::kOpcodeTableHash;
   hello.feature_bits = wire::kFeatureCheckOnly;
-  hello.tenant = target.tenant;
+  hello.tenant =
+      transport::tls::tenant_to_say(target.tenant, target.tls, (*stream)->kind().encrypted);
   hello.token = target.token;
   hello.pid = ::getpid();
   hello.program = "sluice run (check)";
-  SLUICE_CHECK(wire::write_frame(socket.get(), hello));
-  SLUICE_TRY(
-      const wire::Frame answer,
-      wire::read_frame(socket.get(), std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  SLUICE_CHECK(wire::write_frame_to(**stream, hello));
+  SLUICE_TRY(const wire::Frame answer,
+             wire::read_frame_from(**stream, transport::Clock::now() + std::chrono::seconds(30)));
   if (const auto* refusal = std::get_if<wire::Refusal>(&answer))
     return fail(ErrorCode::kPermission, server + " refuses: " + refusal->message);
   const auto* welcome = std::get_if<wire::Welcome>(&answer);

@@ -14,6 +14,7 @@ namespace sluice::tool {
 struct Target {
   transport::Address address;
   std::string tenant, token;
+  transport::tls::ClientChoice tls;
 };
 /// Err: what is wrong on the user's side, an address that is none or a token file that cannot be
 /// read.

@@ -92,6 +92,8 @@ std::optional<std::string> contradiction(const Settings& settings) {
   if (settings.command.empty()) return "no program given: sluice run [options] -- PROGRAM ARGS...";
   if (settings.is_local && !settings.server.empty())
     return "--local and --server exclude each other";
+  if (settings.is_local && settings.tls.mode == "on" && settings.transport != "tcp")
+    return "--tls on with --local: only TCP is encrypted, add --transport tcp";
   if (!settings.memory.empty()) {
     if (!settings.is_local)
       return "--memory is for --local; on a server the administrator sets the slice";
@@ -135,12 +137,14 @@ int run(Settings settings) {
     auto started = LocalServer::start({.bin_folder = bin.string(),
                                        .memory_limit = settings.memory,
                                        .use_tcp = settings.transport == "tcp",
+                                       .use_tls = settings.tls.mode == "on",
                                        .driver = ""});
     if (!started) return refuse(kExitServer, started.error().message);
     local.emplace(std::move(*started));
     settings.server = local->address();
     settings.tenant = LocalServer::kTenant;
     settings.token_file = local->token_file();
+    if (settings.tls.mode == "on") settings.tls.ca_file = local->ca_file();
   } else {
     int code = 0;
     if (const auto problem = cannot_be_reached(settings, &code)) return refuse(code, *problem);

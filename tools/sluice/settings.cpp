@@ -27,14 +27,23 @@ Result<Settings> complete(Settings options) {
     // A token in the environment was given on purpose; the file's must not take its place.
     first(&options.token_file, environment("SLUICE_TOKEN_FILE"),
           environment("SLUICE_TOKEN").empty() ? file.token_file : "");
+    const transport::tls::ClientChoice given = transport::tls::choice_from_environment();
+    first(&options.tls.mode, given.mode, file.tls.mode);
+    first(&options.tls.ca_file, given.ca_file, file.tls.ca_file);
+    first(&options.tls.certificate_file, given.certificate_file, file.tls.certificate_file);
+    first(&options.tls.key_file, given.key_file, file.tls.key_file);
+    SLUICE_CHECK(transport::tls::check(options.tls));
   } else {
+    // Whatever the environment says of other servers.
+    options.tls = {.mode = options.tls.mode == "on" ? "on" : "off"};
     first(&options.memory, "", file.memory);
   }
   first(&options.transport, environment("SLUICE_TRANSPORT"),
         options.is_local ? file.transport : "");
   first(&options.log, environment("SLUICE_LOG"), file.log);
-  if (!options.token_file.empty())
-    options.token_file = std::filesystem::absolute(options.token_file).string();
+  for (std::string* name : {&options.token_file, &options.tls.ca_file,
+                            &options.tls.certificate_file, &options.tls.key_file})
+    if (!name->empty()) *name = std::filesystem::absolute(*name).string();
   return options;
 }
 
@@ -46,6 +55,10 @@ void export_to_environment(const Settings& settings) {
   put("SLUICE_TENANT", settings.tenant);
   put("SLUICE_TOKEN_FILE", settings.token_file);
   put("SLUICE_TRANSPORT", settings.transport);
+  put("SLUICE_TLS", settings.tls.mode);
+  put("SLUICE_TLS_CA", settings.tls.ca_file);
+  put("SLUICE_TLS_CERT", settings.tls.certificate_file);
+  put("SLUICE_TLS_KEY", settings.tls.key_file);
   put("SLUICE_LOG", settings.log);
 }
 

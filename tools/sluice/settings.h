@@ -4,6 +4,7 @@
 
 #include "common/result.h"
 #include "tools/sluice/stats.h"
+#include "transport/tls/client_choice.h"
 
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@ namespace sluice::tool {
 
 struct Settings {
   std::string server, tenant, token_file, memory, transport, log;
+  transport::tls::ClientChoice tls;
   bool is_local = false, wants_stats = false, has_no_audit = false;
   std::vector<std::string> command;
   std::optional<StatsOptions> report;  ///< `sluice stats -- PROGRAM`
@@ -22,7 +24,7 @@ struct Settings {
 std::string environment(const char* name);
 /// Fills in what the options left out. Err(kInvalidArgument): the user's file is wrong.
 Result<Settings> complete(Settings options);
-/// Puts server, tenant, token file and log level where the client libraries look for them.
+/// Puts server, tenant, token file, TLS and log level where the client libraries look for them.
 void export_to_environment(const Settings& settings);
 
 }  // namespace sluice::tool
