@@ -346,9 +346,9 @@ TEST_P(ChannelTest, NamesItselfAndItsLimits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest,
-                         ::testing::Values("loop", "unix", "tcp", "tcp_tls", "shm", "loop_faulty",
-                                           "unix_faulty", "tcp_faulty", "tcp_tls_faulty",
-                                           "shm_faulty"),
+                         ::testing::Values("loop", "unix", "tcp", "tcp_tls", "tcp_resumable", "shm",
+                                           "loop_faulty", "unix_faulty", "tcp_faulty",
+                                           "tcp_tls_faulty", "tcp_resumable_faulty", "shm_faulty"),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "joining_thread.h"
 #include "shm_pair.h"
 #include "transport/fault/fault_channel.h"
+#include "transport/resume/resumable_stream.h"
 #include "transport/tls/tls_stream.h"
 
 #include <sys/socket.h>
@@ -78,6 +79,14 @@ Pair make_pair(const std::string& kind) {
     return {std::move(ends.client), std::move(ends.server)};
   }
   if (kind == "tcp_tls") return make_tls_pair();
+  if (kind == "tcp_resumable") {
+    const auto end = [](Fd socket) {
+      return make_stream_channel(
+          std::make_unique<ResumableStream>(make_socket_stream(std::move(socket)), false));
+    };
+    std::array<Fd, 2> sockets = make_sockets("tcp");
+    return {end(std::move(sockets[0])), end(std::move(sockets[1]))};
+  }
   std::array<Fd, 2> sockets = make_sockets(kind);
   return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};
 }

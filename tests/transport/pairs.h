@@ -14,8 +14,8 @@ namespace sluice::transport::testing {
 struct Pair {
   std::unique_ptr<Channel> client, server;
 };
-/// Kinds: loop, unix, tcp, tcp_tls, shm; with the suffix "_faulty" both ends send and deliver in
-/// odd pieces, with delays.
+/// Kinds: loop, unix, tcp, tcp_tls, tcp_resumable, shm; with the suffix "_faulty" both ends send and
+/// deliver in odd pieces, with delays.
 Pair make_pair(const std::string& kind);
 /// An end of a channel over that memory; `memory_fd` stays the caller's.
 std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, shm::Side side);

@@ -39,6 +39,20 @@ class ByteStream {
   };
   [[nodiscard]] virtual Kind kind() const = 0;
 
+  /// How the connection ended, once a call has failed.
+  enum class Ending {
+    kNone,
+    kOrderly,  ///< the peer closed it
+    kReset,    ///< the peer, or somebody on the way, refused to go on
+    kSilence,  ///< nothing came back for too long
+  };
+  [[nodiscard]] virtual Ending ending() const { return Ending::kOrderly; }
+
+  /// Memory of the stream's own, at least kLentBytesMin: bytes that were put at its beginning and
+  /// are then sent are not copied. Good until more was sent than lies in it. Empty: it has none.
+  [[nodiscard]] virtual std::span<std::byte> send_buffer() { return {}; }
+  static constexpr std::size_t kLentBytesMin = 64 * 1024;
+
   /// Ends both directions and wakes who sleeps; any thread, more than once. Never blocks.
   virtual void close() noexcept = 0;
   /// In a forked child: gives up the descriptor without a word to the peer.

@@ -1,6 +1,8 @@
 // A socket as it is.
 #include "transport/stream/byte_stream.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -19,6 +21,10 @@ bool is_unix_socket(int fd) {
 
 Error broken(const char* doing, int error) {
   return {ErrorCode::kPeerClosed, std::string(doing) + ": " + std::strerror(error)};
+}
+
+bool is_silence(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
 /// ppoll() until the deadline; Deadline::max() is for ever.
@@ -42,7 +48,7 @@ class SocketStream final : public ByteStream {
           ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent >= 0) return static_cast<std::size_t>(sent);
       if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
-      if (errno != EINTR) return fail(broken("sending", errno));
+      if (errno != EINTR) return fail(note_broken("sending", errno));
     }
   }
 
@@ -50,9 +56,9 @@ class SocketStream final : public ByteStream {
     for (;;) {
       const ssize_t got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
       if (got > 0) return static_cast<std::size_t>(got);
-      if (got == 0) return fail(ErrorCode::kPeerClosed, "the peer closed the connection");
+      if (got == 0) return fail(note_end());
       if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
-      if (errno != EINTR) return fail(broken("the connection broke", errno));
+      if (errno != EINTR) return fail(note_broken("the connection broke", errno));
     }
   }
 
@@ -72,11 +78,36 @@ class SocketStream final : public ByteStream {
     ::shutdown(socket_.get(), SHUT_RDWR);
   }
   void abandon_in_child() noexcept override { socket_.reset(); }
+  [[nodiscard]] Ending ending() const override { return ending_; }
 
  private:
+  Error note_broken(const char* doing, int error) {
+    // An error is told once, to one side; the other then finds a pipe without an end.
+    if (error != EPIPE)
+      ending_ = is_silence(error) ? Ending::kSilence : Ending::kReset;
+    else
+      note_if_first(Ending::kReset);
+    return broken(doing, error);
+  }
+  Error note_end() {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    // Nothing is left of a broken connection; of one that the peer closed, our half is.
+    const bool is_broken = !is_closed_ &&
+                           ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+                           info.tcpi_state == TCP_CLOSE;
+    note_if_first(is_broken ? Ending::kReset : Ending::kOrderly);
+    return {ErrorCode::kPeerClosed, "the peer closed the connection"};
+  }
+  void note_if_first(Ending ending) {
+    Ending none = Ending::kNone;
+    ending_.compare_exchange_strong(none, ending);
+  }
+
   Fd socket_;
   bool is_unix_ = false;
   std::atomic<bool> is_closed_{false};
+  std::atomic<Ending> ending_{Ending::kNone};
 };
 
 }  // namespace

@@ -12,13 +12,16 @@ namespace sluice::transport {
 namespace {
 
 constexpr std::size_t kSendBufferBytes = 64 * 1024;
+static_assert(kSendBufferBytes <= ByteStream::kLentBytesMin);
 constexpr std::size_t kReceiveBufferBytes = 256 * 1024;
 
 /// The sending members belong to the sending side, receive_ to the receiving side.
 class StreamChannel final : public Channel {
  public:
   explicit StreamChannel(std::unique_ptr<ByteStream> stream)
-      : stream_(std::move(stream)), send_(kSendBufferBytes), receive_(kReceiveBufferBytes) {}
+      : stream_(std::move(stream)), receive_(kReceiveBufferBytes) {
+    renew_send_buffer();
+  }
 
   std::span<std::byte> reserve(std::size_t bytes) override {
     if (bytes > send_.size() || !send_status_) return {};
@@ -37,7 +40,7 @@ class StreamChannel final : public Channel {
 
   Status flush() override {
     if (send_status_) send_status_ = send_all({send_.data(), used_});
-    used_ = 0;
+    if (used_ > 0) renew_send_buffer();
     return send_status_;
   }
 
@@ -102,9 +105,20 @@ class StreamChannel final : public Channel {
     return {};
   }
 
+  void renew_send_buffer() {
+    used_ = 0;
+    send_ = stream_->send_buffer();
+    if (send_.empty()) {
+      own_send_.resize(kSendBufferBytes);
+      send_ = own_send_;
+    }
+    send_ = send_.first(kSendBufferBytes);
+  }
+
   std::unique_ptr<ByteStream> stream_;
   std::atomic<bool> is_closed_{false};
-  std::vector<std::byte> send_;
+  std::vector<std::byte> own_send_;  ///< if the stream lends none
+  std::span<std::byte> send_;
   std::size_t used_ = 0;
   Status send_status_;  ///< the first failure stays
   std::vector<std::byte> receive_;

@@ -1,0 +1,424 @@
+#include "joining_thread.h"
+#include "pairs.h"
+#include "transport/resume/handover.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace sluice::transport::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// A stream over the two sockets of one TCP connection after another.
+class ResumeTest : public ::testing::Test {
+ protected:
+  explicit ResumeTest(bool survives_reset = true) {
+    auto sockets = make_sockets("tcp");
+    raw_client_ = sockets[0].get();
+    client_ = new ResumableStream(make_socket_stream(std::move(sockets[0])), survives_reset);
+    server_ = new ResumableStream(make_socket_stream(std::move(sockets[1])), survives_reset);
+    client_channel_ = make_stream_channel(std::unique_ptr<ByteStream>(client_));
+    server_channel_ = make_stream_channel(std::unique_ptr<ByteStream>(server_));
+  }
+
+  /// As the shim and the worker do it; the old connection says nothing any more.
+  void resume() {
+    auto sockets = make_sockets("tcp");
+    client_->suspend();
+    Status from_server;
+    std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
+    {
+      const JoiningThread server([&] {
+        from_server = resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), no_);
+        server_->send_rest([] { return false; });
+      });
+      const Status from_client = resume_from_client(*client_, next, far());
+      ASSERT_TRUE(from_client) << from_client.error().message;
+      client_->send_rest([] { return false; });
+    }
+    ASSERT_TRUE(from_server) << from_server.error().message;
+  }
+
+  Status send(Channel& channel, std::uint64_t from, std::uint64_t bytes) {
+    std::vector<std::byte> piece(bytes);
+    fill_pattern(from, piece);
+    return channel.write_through(piece);
+  }
+
+  ResumableStream *client_, *server_;  // their channels own them
+  int raw_client_ = -1;
+  std::unique_ptr<Channel> client_channel_, server_channel_;
+  const std::atomic<bool> no_{false};
+};
+
+class ResetIsAnEndTest : public ResumeTest {
+ protected:
+  ResetIsAnEndTest() : ResumeTest(false) {}
+};
+
+void reset(int socket) {
+  const linger at_once{1, 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+/// One end of a conversation of messages: a header says how long each is, the content follows from
+/// the position.
+class Talker {
+ public:
+  Talker(Channel& channel, unsigned seed, std::uint32_t messages)
+      : channel_(channel), random_(seed), messages_(messages) {}
+
+  Status speak() {
+    std::uint64_t at = 0;
+    for (std::uint32_t i = 0; i < messages_; ++i) {
+      // Mostly commands, some data.
+      const std::size_t bytes = random_() % 40 == 0 ? random_() % 300'000 : 16 + random_() % 500;
+      if (bytes <= 32 * 1024) {
+        const auto space = channel_.reserve(bytes);
+        if (space.size() < bytes) return channel_.flush();
+        fill_pattern(at, space);
+        channel_.commit(bytes, random_() % 8 == 0 ? FlushHint::kNow : FlushHint::kSoon);
+      } else {
+        std::vector<std::byte> piece(bytes);
+        fill_pattern(at, piece);
+        SLUICE_CHECK(channel_.write_through(piece));
+      }
+      at += bytes;
+      said_ = at;
+    }
+    return channel_.flush();
+  }
+  [[nodiscard]] std::uint64_t said() const { return said_; }
+
+ private:
+  Channel& channel_;
+  std::mt19937 random_;
+  std::uint32_t messages_;
+  std::atomic<std::uint64_t> said_{0};
+};
+
+/// Takes all that the talker says, until it is said and `is_over`.
+Status listen(Channel& channel, PatternSink& sink, const Talker& talker,
+              const std::atomic<bool>& is_over) {
+  const Deadline deadline = far();
+  while (!is_over || sink.received() < talker.said()) {
+    SLUICE_TRY(const std::size_t got, channel.poll(sink, 64 * 1024));
+    if (got > 0) continue;
+    if (Clock::now() > deadline) return fail(ErrorCode::kTimeout, "nothing arrived");
+    SLUICE_TRY([[maybe_unused]] const bool is_ready, channel.wait(Clock::now() + milliseconds(20)));
+  }
+  return {};
+}
+
+/// Cuts and resumes in all the ways that a network has, again and again.
+class Cutter {
+ public:
+  Cutter(ResumableStream& client, ResumableStream& server, unsigned seed)
+      : client_(client), server_(server), random_(seed) {}
+
+  void run(const std::atomic<bool>& is_over) {
+    while (!is_over || attempts_ < 20) {
+      client_.suspend();
+      // The network may go again before, while and after the two ends have spoken.
+      while (random_() % 3 == 0) attempt(true);
+      attempt(false);
+      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 5000));
+    }
+    end_server();
+  }
+  [[nodiscard]] int attempts() const { return attempts_; }
+  [[nodiscard]] int resumed() const { return resumed_; }
+  [[nodiscard]] Status problem() const { return problem_; }
+
+ private:
+  void attempt(bool is_cut_short) {
+    ++attempts_;
+    end_server();
+    auto sockets = make_sockets("tcp");
+    is_superseded_ = false;
+    server_thread_ = std::thread([this, socket = std::move(sockets[1])]() mutable {
+      const Status done =
+          resume_from_server(server_, make_socket_stream(std::move(socket)), is_superseded_);
+      if (done) server_.send_rest([this] { return is_superseded_.load(); });
+      if (!done && done.error().code != ErrorCode::kTimeout) problem_ = done;
+    });
+    std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
+    if (is_cut_short && random_() % 2 == 0) {
+      asked_.push_back(std::move(next));  // the answer never arrives
+      return;
+    }
+    const Status done = resume_from_client(client_, next, far());
+    if (!done) problem_ = done;
+    if (is_cut_short) return client_.suspend();  // it has given its count, perhaps to nobody
+    resumed_ += done ? 1 : 0;
+    client_.send_rest([] { return false; });
+    asked_.clear();
+  }
+
+  void end_server() {
+    is_superseded_ = true;
+    if (server_thread_.joinable()) server_thread_.join();
+  }
+
+  ResumableStream &client_, &server_;
+  std::mt19937 random_;
+  std::thread server_thread_;
+  std::atomic<bool> is_superseded_{false};
+  std::vector<std::unique_ptr<ByteStream>> asked_;
+  int attempts_ = 0, resumed_ = 0;
+  Status problem_;
+};
+
+class ConversationTest : public ResumeTest, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(ConversationTest, TenThousandMessagesArriveOnceAndInOrderWhereverTheConnectionIsCut) {
+  // Broken: a kernel runs twice, or not at all, because a cable was pulled.
+  const unsigned seed = GetParam();
+  Talker talkers[2] = {{*client_channel_, seed, 5000}, {*server_channel_, seed + 1, 5000}};
+  Cutter cutter(*client_, *server_, seed + 2);
+  PatternSink sinks[2];
+  Status spoken[2], heard[2];
+  std::atomic<bool> is_over{false};
+  {
+    const JoiningThread cuts([&] { cutter.run(is_over); });
+    const JoiningThread listeners[2] = {
+        JoiningThread([&] { heard[0] = listen(*server_channel_, sinks[0], talkers[0], is_over); }),
+        JoiningThread([&] { heard[1] = listen(*client_channel_, sinks[1], talkers[1], is_over); })};
+    {
+      const JoiningThread speaker([&] { spoken[1] = talkers[1].speak(); });
+      spoken[0] = talkers[0].speak();
+    }
+    is_over = true;
+  }
+  EXPECT_TRUE(cutter.problem()) << cutter.problem().error().message;
+  EXPECT_GT(cutter.resumed(), 5);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(spoken[i]) << spoken[i].error().message;
+    EXPECT_TRUE(heard[i]) << heard[i].error().message;
+    EXPECT_EQ(sinks[i].received(), talkers[i].said());
+    EXPECT_TRUE(sinks[i].is_intact());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ConversationTest, ::testing::Values(1U, 20U, 300U, 4000U));
+
+TEST_F(ResumeTest, WhatLayUnreadInTheOldConnectionIsNotSentAgain) {
+  // Broken: bytes that had arrived are counted as lost, and come twice.
+  ASSERT_TRUE(send(*client_channel_, 0, 100'000));
+  ASSERT_TRUE(send(*server_channel_, 0, 50'000));
+  resume();
+  ASSERT_TRUE(send(*client_channel_, 100'000, 1000));
+  PatternSink at_server, at_client;
+  ASSERT_TRUE(receive(*server_channel_, at_server, 101'000));
+  ASSERT_TRUE(receive(*client_channel_, at_client, 50'000));
+  EXPECT_TRUE(at_server.is_intact() && at_client.is_intact());
+}
+
+TEST_F(ResumeTest, AResetCutsAndLeavesWhatHadArrived) {
+  // Broken: resume_on_reset loses the bytes that were on the way.
+  ASSERT_TRUE(send(*client_channel_, 0, 30'000));
+  ASSERT_TRUE(send(*server_channel_, 0, 20'000));
+  PatternSink at_server, at_client;
+  ASSERT_TRUE(receive(*server_channel_, at_server, 10'000));
+  ASSERT_TRUE(receive(*client_channel_, at_client, 20'000));
+  reset(raw_client_);
+  client_->suspend();
+  auto sockets = make_sockets("tcp");
+  {
+    // The old connection of the client goes first: its end is the reset.
+    std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
+    Status from_server;
+    const JoiningThread server([&] {
+      from_server = resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), no_);
+    });
+    ASSERT_TRUE(resume_from_client(*client_, next, far()));
+  }
+  ASSERT_TRUE(send(*client_channel_, 30'000, 5000));
+  ASSERT_TRUE(receive(*server_channel_, at_server, 35'000));
+  EXPECT_TRUE(at_server.is_intact());
+}
+
+TEST_F(ResumeTest, AResetIsACutThatWaits) {
+  // Broken: resume_on_reset has no effect.
+  ASSERT_TRUE(send(*client_channel_, 0, 10'000));
+  PatternSink sink;
+  reset(raw_client_);
+  client_->abandon_in_child();  // closes it as it is
+  ASSERT_TRUE(receive(*server_channel_, sink, 10'000));
+  const auto got = server_channel_->poll(sink, 1000);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(*got, 0U);
+  EXPECT_TRUE(server_->is_cut());
+  const auto ready = server_channel_->wait(Clock::now() + milliseconds(5));
+  EXPECT_TRUE(ready && !*ready);
+}
+
+TEST_F(ResetIsAnEndTest, UnlessTheOptionSaysOtherwise) {
+  // Broken: a killed client keeps its session for the grace time.
+  reset(raw_client_);
+  client_->abandon_in_child();
+  PatternSink sink;
+  EXPECT_EQ(receive_to_end(*server_channel_, sink).code, ErrorCode::kPeerClosed);
+  EXPECT_FALSE(server_->is_cut());
+}
+
+TEST_F(ResetIsAnEndTest, ButIsACutWhileAReplacementIsUnderWay) {
+  // Broken: a restarted server's host answers with a reset, and the client learns nothing else.
+  server_->expect_cut(true);
+  reset(raw_client_);
+  client_->abandon_in_child();
+  PatternSink sink;
+  ASSERT_TRUE(server_channel_->wait(far()));
+  EXPECT_TRUE(server_channel_->poll(sink, 1000));
+  EXPECT_TRUE(server_->is_cut());
+}
+
+TEST_F(ResumeTest, AnOrderlyEndIsAnEnd) {
+  // Broken: a program that has ended keeps its session.
+  ASSERT_TRUE(send(*client_channel_, 0, 1000));
+  client_channel_->close();
+  PatternSink sink;
+  EXPECT_EQ(receive_to_end(*server_channel_, sink).code, ErrorCode::kPeerClosed);
+  EXPECT_EQ(sink.received(), 1000U);
+}
+
+TEST_F(ResumeTest, ACountOfMoreThanWasSentIsAProtocolError) {
+  // Broken: a hostile peer makes us read beyond what we keep.
+  ASSERT_TRUE(send(*client_channel_, 0, 1000));
+  client_->suspend();
+  auto sockets = make_sockets("tcp");
+  const Status done = client_->resume(make_socket_stream(std::move(sockets[0])), 1001);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kProtocol);
+}
+
+TEST_F(ResumeTest, ACountOfBytesThatAreGoneIsAProtocolErrorThatNamesTheCause) {
+  // Broken: a proxy that loses bytes leads to wrong results.
+  constexpr std::uint64_t kBytes = 4 * 1024 * 1024;
+  PatternSink sink;
+  {
+    const JoiningThread sender([&] { EXPECT_TRUE(send(*client_channel_, 0, kBytes)); });
+    ASSERT_TRUE(receive(*server_channel_, sink, kBytes));
+  }
+  client_->suspend();
+  auto sockets = make_sockets("tcp");
+  const Status done = client_->resume(make_socket_stream(std::move(sockets[0])), 10);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kProtocol);
+  EXPECT_NE(done.error().message.find("proxy"), std::string::npos);
+}
+
+TEST_F(ResumeTest, KeepsNoMoreThanIsUnderWay) {
+  // Broken: every session costs the memory of all it has ever sent.
+  constexpr std::uint64_t kBytes = 64 * 1024 * 1024;
+  PatternSink sink;
+  {
+    const JoiningThread sender([&] { EXPECT_TRUE(send(*client_channel_, 0, kBytes)); });
+    ASSERT_TRUE(receive(*server_channel_, sink, kBytes));
+  }
+  ASSERT_TRUE(send(*client_channel_, kBytes, 512 * 1024));
+  EXPECT_LT(client_->kept_bytes(), 8U * 1024 * 1024);
+}
+
+TEST_F(ResumeTest, NothingIsSentOrTakenWhileItIsSuspended) {
+  // Broken: bytes go into a connection that nobody looks at again.
+  ASSERT_TRUE(send(*server_channel_, 0, 100));
+  client_->suspend();
+  std::byte byte{};
+  const auto sent = client_->send_some({&byte, 1});
+  const auto got = client_->receive_some({&byte, 1});
+  EXPECT_TRUE(sent && *sent == 0);
+  EXPECT_TRUE(got && *got == 0);
+  const auto ready = client_->wait(ByteStream::For::kSend, Clock::now() + milliseconds(5));
+  EXPECT_TRUE(ready && !*ready);
+}
+
+TEST_F(ResumeTest, CloseWakesASenderThatWaitsForAReplacement) {
+  // Broken: a program hangs in exit() while its server is away.
+  client_->suspend();
+  Status sent;
+  {
+    const JoiningThread sender([&] { sent = send(*client_channel_, 0, 100); });
+    client_channel_->close();
+  }
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().code, ErrorCode::kPeerClosed);
+}
+
+TEST_F(ResumeTest, AServerTakesACountThatHasArrivedBeforeItGivesAConnectionUp) {
+  // Broken: bytes that the client's host knows to be confirmed are thrown away with it.
+  auto sockets = make_sockets("tcp");
+  client_->suspend();
+  server_->suspend();
+  const std::uint64_t count = 0;
+  std::vector<std::byte> bytes(sizeof count + 1000);
+  std::memcpy(bytes.data(), &count, sizeof count);
+  fill_pattern(0, std::span(bytes).subspan(sizeof count));
+  const auto raw = make_socket_stream(std::move(sockets[0]));
+  ASSERT_TRUE(raw->send_some(bytes));
+  const std::atomic<bool> yes{true};
+  ASSERT_TRUE(resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), yes));
+  server_->suspend();
+  EXPECT_EQ(server_->drain(), 1000U);
+}
+
+TEST_F(ResumeTest, AServerGivesUpAConnectionOnWhichTheClientDoesNotGoOn) {
+  // Broken: a cut in the middle of resuming wedges the session.
+  auto sockets = make_sockets("tcp");
+  const std::atomic<bool> yes{true};
+  const Status done = resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), yes);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kTimeout);
+}
+
+TEST_F(ResumeTest, AClientKeepsAConnectionOnWhichTheServerDoesNotAnswerInTime) {
+  // Broken: its end would look to the server like the client's.
+  auto sockets = make_sockets("tcp");
+  client_->suspend();
+  std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
+  const Status done = resume_from_client(*client_, next, Clock::now());
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ErrorCode::kTimeout);
+  EXPECT_NE(next, nullptr);
+}
+
+TEST(SentBytesTest, BytesThatWereComposedInItsRoomAreNotCopied) {
+  // Broken: every byte that is sent over TCP is copied once more.
+  SentBytes sent;
+  const std::span<std::byte> room = sent.room(64 * 1024);
+  ASSERT_GE(room.size(), 64U * 1024);
+  fill_pattern(0, room.first(100));
+  sent.append(room.first(60));
+  sent.append(room.subspan(60, 40));
+  EXPECT_EQ(sent.at(0).data(), room.data());
+  EXPECT_EQ(sent.at(0).size(), 100U);
+}
+
+TEST(SentBytesTest, GivesBackWhatWasAppendedAndReusesItsBlocks) {
+  // Broken: the wrong bytes are sent again, or its memory grows.
+  SentBytes sent;
+  std::mt19937 random(5);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::byte> piece(random() % 5000);
+    fill_pattern(sent.end(), piece);
+    sent.append(piece);
+    if (sent.bytes() > 600'000) sent.forget_before(sent.end() - random() % 500'000);
+    if (i % 50 != 0) continue;
+    for (std::uint64_t at = sent.begin(); at < sent.end();) {
+      const auto part = sent.at(at);
+      std::vector<std::byte> expected(part.size());
+      fill_pattern(at, expected);
+      ASSERT_TRUE(std::equal(part.begin(), part.end(), expected.begin())) << at;
+      at += part.size();
+    }
+  }
+  EXPECT_LE(sent.block_count(), 8U);
+}
+
+}  // namespace
+}  // namespace sluice::transport::testing
