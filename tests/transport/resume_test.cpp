@@ -3,6 +3,7 @@
 #include "transport/resume/handover.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -66,6 +67,14 @@ void reset(int socket) {
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
+/// From now on nothing that is sent to this socket arrives, and nobody is told so.
+void cut_the_way_to(int socket) {
+  sock_filter drop{BPF_RET | BPF_K, 0, 0, 0};
+  const sock_fprog program{1, &drop};
+  if (::setsockopt(socket, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
+    std::abort();
+}
+
 /// One end of a conversation of messages: a header says how long each is, the content follows from
 /// the position.
 class Talker {
@@ -123,11 +132,14 @@ class Cutter {
 
   void run(const std::atomic<bool>& is_over) {
     while (!is_over || attempts_ < 20) {
+      if (random_() % 4 != 0) cut_the_way_to(client_.fd());
+      if (random_() % 4 != 0) cut_the_way_to(server_.fd());
+      rest(3000);
       client_.suspend();
       // The network may go again before, while and after the two ends have spoken.
       while (random_() % 3 == 0) attempt(true);
       attempt(false);
-      std::this_thread::sleep_for(std::chrono::microseconds(random_() % 5000));
+      rest(5000);
     }
     end_server();
   }
@@ -136,10 +148,17 @@ class Cutter {
   [[nodiscard]] Status problem() const { return problem_; }
 
  private:
+  /// The moment of a cut is a matter of chance.
+  void rest(unsigned us_max) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % us_max));
+  }
+
   void attempt(bool is_cut_short) {
     ++attempts_;
     end_server();
     auto sockets = make_sockets("tcp");
+    const bool is_deaf = is_cut_short && random_() % 2 == 0;
+    if (is_deaf) cut_the_way_to(sockets[1].get());
     is_superseded_ = false;
     server_thread_ = std::thread([this, socket = std::move(sockets[1])]() mutable {
       const Status done =
@@ -154,7 +173,11 @@ class Cutter {
     }
     const Status done = resume_from_client(client_, next, far());
     if (!done) problem_ = done;
-    if (is_cut_short) return client_.suspend();  // it has given its count, perhaps to nobody
+    if (is_cut_short) {
+      // It has given its count, perhaps to nobody, and goes on for a moment.
+      rest(2000);
+      return client_.suspend();
+    }
     resumed_ += done ? 1 : 0;
     client_.send_rest([] { return false; });
     asked_.clear();
