@@ -1,13 +1,13 @@
 #include "shim/host_functions.h"
 
 #include "common/log.h"
+#include "common/quiet_thread.h"
 #include "protocol/launch.h"
 #include "shim/decode.h"
 #include "shim/host_order.h"
 #include "shim/process.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 
 namespace sluice::shim {
@@ -123,27 +123,23 @@ CUresult HostFunctions::wait(std::uint64_t token) {
 }
 
 bool HostFunctions::start() {
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = ::pthread_create(
-      &thread_, nullptr,
+  const auto thread = start_quiet_thread(
+      "sluice-hostfn",
       [](void* self) -> void* {
         static_cast<HostFunctions*>(self)->serve();
         return nullptr;
       },
       this);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0)
+  if (thread)
+    thread_ = *thread;
+  else
     SLUICE_LOG_ERROR("session", "The thread for host functions cannot be started: {}",
-                     std::strerror(error));
-  has_thread_ = error == 0;
+                     thread.error().message);
+  has_thread_ = thread.has_value();
   return has_thread_;
 }
 
 void HostFunctions::serve() {
-  ::pthread_setname_np(::pthread_self(), "sluice-hostfn");
   while (!stops_.load()) {
     const std::uint32_t seen = word_.value();
     Due due;

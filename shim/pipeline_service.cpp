@@ -2,6 +2,7 @@
 // expected and nobody else reads, says goodbye. It sleeps without a deadline when there is nothing
 // to do.
 #include "common/log.h"
+#include "common/quiet_thread.h"
 #include "protocol/session.h"
 #include "shim/pipeline.h"
 
@@ -9,8 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <cstring>
 
 namespace sluice::shim {
 namespace {
@@ -41,29 +40,23 @@ void Pipeline::start_service() noexcept {
   static std::mutex start_mutex;
   std::lock_guard lock(start_mutex);
   if (has_service_.load() || stops_.load()) return;
-  // The application's signals are the application's: no thread of ours may take one.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int error = ::pthread_create(
-      &service_, nullptr,
+  const auto thread = start_quiet_thread(
+      "sluice-service",
       [](void* self) -> void* {
         static_cast<Pipeline*>(self)->serve();
         return nullptr;
       },
       this);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) {
+  if (!thread) {
     SLUICE_LOG_ERROR("session", "The shim's service thread cannot be started: {}",
-                     std::strerror(error));
+                     thread.error().message);
     return;
   }
+  service_ = *thread;
   has_service_.store(true, std::memory_order_release);
 }
 
 void Pipeline::serve() noexcept {
-  ::pthread_setname_np(::pthread_self(), "sluice-service");
   // The kernel may delay a sleeper by its timer slack (50 us by default), as long as our whole
   // delay.
   ::prctl(PR_SET_TIMERSLACK, 1000ul, 0, 0, 0);
