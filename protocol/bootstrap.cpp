@@ -27,7 +27,9 @@ enum class FrameType : std::uint16_t {
   kPong,
   kEnding,
   kSharedMemory,
-  kSharedMemoryAnswer
+  kSharedMemoryAnswer,
+  kResume,
+  kResumed
 };
 
 using Attributes = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -68,6 +70,9 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(8, m.devices);  // one field per device
   field(9, m.heartbeat_ms);
   field(10, m.heartbeat_timeout_ms);
+  field(64, m.server_instance);
+  field(65, m.grace_ms);
+  field(66, m.resumes_on_reset);
 }
 
 template <class Visitor, class T>
@@ -82,6 +87,7 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(2, m.offers_shared_memory);
   field(32, m.is_encrypted);
   field(33, m.session_id);
+  field(64, m.is_resumable);
 }
 
 template <class Visitor, class T>
@@ -116,6 +122,18 @@ void fields_of(Visitor& field,
   field(1, m.is_accepted);
   field(2, m.message);
 }
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, Resume> {
+  field(1, m.session_id);
+  field(2, m.session_key);
+  field(3, m.server_instance);
+  field(4, m.line);
+  field(5, m.attempt);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor&, T&) requires std::is_same_v<std::remove_const_t<T>, Resumed> {}
 
 // ---- encoding
 
@@ -244,7 +262,7 @@ Result<Frame> decode_refusal(std::span<const std::byte> fields) {
   Refusal refusal;
   SLUICE_CHECK(decode_fields(fields, &refusal));
   // A newer server may know more reasons; its message still says everything.
-  if (refusal.code < RefusalCode::kVersion || refusal.code > RefusalCode::kProtocol)
+  if (refusal.code < RefusalCode::kVersion || refusal.code > RefusalCode::kUnknownSession)
     refusal.code = RefusalCode::kServer;
   return refusal;
 }
@@ -269,7 +287,8 @@ FrameType type_of(const Frame& frame) {
                 std::is_same_v<std::variant_alternative_t<4, Frame>, Attached> &&
                 std::is_same_v<std::variant_alternative_t<7, Frame>, Ending> &&
                 std::is_same_v<std::variant_alternative_t<9, Frame>, SharedMemoryAnswer> &&
-                std::variant_size_v<Frame> == 10);
+                std::is_same_v<std::variant_alternative_t<11, Frame>, Resumed> &&
+                std::variant_size_v<Frame> == 12);
   return static_cast<FrameType>(frame.index() + 1);
 }
 
@@ -331,6 +350,12 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
       return decode_message<SharedMemory>(fields);
     case FrameType::kSharedMemoryAnswer:
       return decode_message<SharedMemoryAnswer>(fields);
+    case FrameType::kResume: {
+      SLUICE_TRY(Frame frame, decode_message<Resume>(fields));
+      return require_key(frame, std::get<Resume>(frame).session_key);
+    }
+    case FrameType::kResumed:
+      return decode_message<Resumed>(fields);
   }
   return fail(ErrorCode::kProtocol, format("bootstrap frame of unknown type {}", type));
 }

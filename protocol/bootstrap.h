@@ -19,6 +19,11 @@
 //   shim -> broker   Ping       whenever the shim likes; the server must show that it is alive
 //   broker -> shim   Pong       to the newest Ping received
 //   broker -> shim   Ending     why the server ends the session, or is about to
+// A connection that is cut can be replaced by another one, which begins with
+//   shim -> broker   Resume     which session, which of its connections
+//   broker -> shim   Resumed    or Refusal; the life line goes on here. A data connection is handed
+//                               to the worker, and both ends say how far they are
+//                               (transport/resume/handover.h)
 #pragma once
 
 #include "common/result.h"
@@ -45,6 +50,8 @@ inline constexpr std::uint64_t kFeatureCheckOnly = 4;
 inline constexpr std::uint64_t kFeatureSharedMemory = 8;
 /// Data connections can be encrypted with the session key.
 inline constexpr std::uint64_t kFeatureTls = 32;
+/// Connections of a session can be replaced: Resume.
+inline constexpr std::uint64_t kFeatureResume = 64;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -83,6 +90,9 @@ struct Welcome {
   /// What the server advises: a Ping this often, and the server taken for dead after that long
   /// without a byte from it on the life line. 0: no heartbeat.
   std::uint32_t heartbeat_ms = 0, heartbeat_timeout_ms = 0;
+  std::uint64_t server_instance = 0;  ///< another one after every start of the server
+  std::uint32_t grace_ms = 0;         ///< for so long a session outlives its connections
+  std::uint8_t resumes_on_reset = 0;  ///< 1: a reset cuts a connection, it does not end it
 
   bool operator==(const Welcome&) const = default;
 };
@@ -93,7 +103,8 @@ enum class RefusalCode : std::uint16_t {
   kWrongToken,
   kTenantFull,
   kServer,
-  kProtocol
+  kProtocol,
+  kUnknownSession,  ///< to Resume: there is nothing left of it
 };
 struct Refusal {
   RefusalCode code = RefusalCode::kServer;
@@ -109,6 +120,7 @@ struct Attach {
   /// frame, which says only whose session is meant.
   std::uint8_t is_encrypted = 0;
   std::uint64_t session_id = 0;
+  std::uint8_t is_resumable = 0;          ///< 1: both ends can replace this connection
 
   bool operator==(const Attach&) const = default;
 };
@@ -159,8 +171,24 @@ struct Ending {
   bool operator==(const Ending&) const = default;
 };
 
+/// The first frame of a connection that takes the place of another one of the session.
+struct Resume {
+  std::uint64_t session_id = 0;
+  SessionKey session_key{};
+  std::uint64_t server_instance = 0;
+  /// Which: the life line, or that of the records.
+  enum class Line : std::uint32_t { kLifeLine = 0, kData = 1 } line = Line::kLifeLine;
+  /// Grows: one that arrives behind a newer one comes too late.
+  std::uint64_t attempt = 0;
+
+  bool operator==(const Resume&) const = default;
+};
+struct Resumed {
+  bool operator==(const Resumed&) const = default;
+};
+
 using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending,
-                           SharedMemory, SharedMemoryAnswer>;
+                           SharedMemory, SharedMemoryAnswer, Resume, Resumed>;
 inline constexpr std::size_t kFrameBytesMax = 256 * 1024;
 inline constexpr std::size_t kDeviceCountMax = 256;      ///< devices in one Welcome
 inline constexpr std::size_t kAttributeCountMax = 1024;  ///< attributes of one device

@@ -112,6 +112,8 @@ template <class Io>
 void fields(Io& io, AttachData& m) {
   io.flag(m.offers_shared_memory);
   io.flag(m.is_encrypted);
+  io.flag(m.is_resumable);
+  io.flag(m.survives_reset);
 }
 template <class Io>
 void fields(Io& io, Answer& m) {
@@ -152,6 +154,8 @@ template <class Io>
 void fields(Io&, Stop&) {}
 template <class Io>
 void fields(Io&, DataReady&) {}
+template <class Io>
+void fields(Io&, ResumeData&) {}
 
 template <std::size_t I = 0>
 Result<Message> decode(std::uint32_t type, Reader& reader) {

@@ -29,12 +29,17 @@ struct AttachData {                   ///< carries the data connection's descrip
   /// Whoever is at the other end has named the session and proved nothing: that is done in a TLS
   /// handshake with the session key, and DataReady follows it. There may be more than one such.
   bool is_encrypted = false;
+  bool is_resumable = false;          ///< ResumeData may replace it
+  bool survives_reset = false;        ///< a reset is a cut, not the end
 };
 struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;
   std::uint64_t used_bytes = 0;  ///< by the tenant on that device, after the charge
   std::uint64_t limit_bytes = 0;
 };
+/// Carries the descriptor of a connection that takes the data connection's place. It supersedes one
+/// that came before.
+struct ResumeData {};
 struct Stop {};  ///< the session ends: send the last Stats and exit
 
 // ---- worker -> broker
@@ -70,7 +75,7 @@ struct Stats {
 struct DataReady {};  ///< an encrypted data connection has proved to be the client's
 
 using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory,
-                             Stats, Stop, DataReady>;
+                             Stats, Stop, DataReady, ResumeData>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

@@ -87,12 +87,15 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   wire::Welcome welcome;
   welcome.protocol_version = wire::kProtocolVersion;
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
-                         wire::kFeatureSharedMemory | wire::kFeatureTls;
+                         wire::kFeatureSharedMemory | wire::kFeatureTls | wire::kFeatureResume;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
   welcome.heartbeat_ms = static_cast<std::uint32_t>(options_.config.heartbeat.count());
   welcome.heartbeat_timeout_ms =
       static_cast<std::uint32_t>(options_.config.heartbeat_timeout.count());
+  welcome.server_instance = instance_;
+  welcome.grace_ms = static_cast<std::uint32_t>(options_.config.grace.count());
+  welcome.resumes_on_reset = options_.config.resume_on_reset ? 1 : 0;
   return welcome;
 }
 
@@ -102,20 +105,21 @@ void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach
   if (const std::string why = plain_refusal(*client); !why.empty())
     return refuse(client, wire::RefusalCode::kServer, why);
   for (const auto& [id, session] : sessions_) {
-    std::uint8_t difference = 0;  // in constant time
-    for (std::size_t i = 0; i < attach.session_key.size(); ++i)
-      difference |= static_cast<std::uint8_t>(attach.session_key[i] ^ session->key[i]);
-    if (difference != 0 || session->is_attached || !session->is_welcome || session->is_ending ||
-        session->is_encrypted)
+    if (!config::is_same_hash(attach.session_key, session->key) || session->is_attached ||
+        !session->is_welcome || session->is_ending || session->is_encrypted)
       continue;
     session->is_attached = true;
+    session->is_resumable = attach.is_resumable != 0;
     // The life line alone decides whether a client is there: one that a debugger has stopped, with
     // data waiting for it, must not lose its data connection.
     const int no = 0;
     ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
     if (!send(*client, wire::Attached{}) ||
-        !link::send_message(session->worker.link.get(),
-                            link::AttachData{attach.offers_shared_memory != 0}, client->fd.get())) {
+        !link::send_message(
+            session->worker.link.get(),
+            link::AttachData{attach.offers_shared_memory != 0, session->is_resumable,
+                             options_.config.resume_on_reset},
+            client->fd.get())) {
       close_client(client);
       return end_session(session);
     }

@@ -80,6 +80,8 @@ int Broker::run_timers() {
 }
 
 Status Broker::open() {
+  SLUICE_CHECK(
+      config::fill_random({reinterpret_cast<std::uint8_t*>(&instance_), sizeof instance_}));
   SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, options_.config.state_dir));
   SLUICE_TRY(tls_, tls_context_of(options_.config));
   for (const transport::Address& wanted : options_.config.listen) {

@@ -5,7 +5,8 @@
 //
 // broker.cpp: the loop; connections.cpp: from accept to a frame; admission.cpp: who is let in;
 // session.cpp: workers and the life of a session; life_line.cpp: heartbeats, silence, endings;
-// encryption.cpp: TLS; administration.cpp: what sluicectl asks.
+// encryption.cpp: TLS; resumption.cpp: connections that take the place of others;
+// administration.cpp: what sluicectl asks.
 #pragma once
 
 #include "common/fd.h"
@@ -144,6 +145,12 @@ class Broker final : public control::Administration {
   [[nodiscard]] const config::Tenant& tenant_of(const Session& session) const;
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
+  [[nodiscard]] std::string resume_refusal(const wire::Resume& resume) const;
+  void on_resume(const std::shared_ptr<Client>& client, const wire::Resume& resume);
+  void resume_life_line(const std::shared_ptr<Client>& client,
+                        const std::shared_ptr<Session>& session);
+  void await_resumption(const std::shared_ptr<Session>& session);
+
   void watch_silence(int fd) const;
   void on_ping(const std::shared_ptr<Client>& client, const wire::Ping& ping);
   void tell(Session& session, const wire::Ending& ending);
@@ -185,6 +192,7 @@ class Broker final : public control::Administration {
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
   std::deque<WorkerProcess> idle_;
   std::uint64_t next_session_ = 1;
+  std::uint64_t instance_ = 0;  ///< random: tells this process from its predecessor
   enum class Phase { kServing, kDraining, kEnding } phase_ = Phase::kServing;
   Clock::time_point phase_ends_ = Clock::time_point::max();
 };

@@ -96,7 +96,12 @@ void Broker::on_client(const std::shared_ptr<Client>& client) {
       SLUICE_LOG_WARN("session",
                       "session={} tenant={}: its client has been silent for the grace time",
                       session->id, session->tenant.name);
-    return lose_client(client);
+    // An encrypted session cannot be resumed yet: its key would travel in the clear.
+    const bool is_cut = got < 0 && errno == ECONNRESET && options_.config.resume_on_reset &&
+                        session != nullptr && !session->is_encrypted;
+    if (!is_cut) return lose_client(client);
+    close_client(client);
+    return await_resumption(session);
   }
   take_bytes(client, std::span(buffer).first(static_cast<std::size_t>(got)));
 }
@@ -129,6 +134,7 @@ void Broker::on_frame(const std::shared_ptr<Client>& client) {
     if (const auto* hello = std::get_if<wire::Hello>(&*frame))
       return on_hello(client, printable_hello(*hello));
     if (const auto* attach = std::get_if<wire::Attach>(&*frame)) return on_attach(client, *attach);
+    if (const auto* resume = std::get_if<wire::Resume>(&*frame)) return on_resume(client, *resume);
   }
   lose_client(client);
 }

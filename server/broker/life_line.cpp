@@ -85,7 +85,7 @@ void Broker::watch_session(const std::shared_ptr<Session>& session) {
                config::duration_text(tenant.idle_timeout), tenant.name));
   const auto client = session->life_line.lock();
   const bool is_suspect =
-      client != nullptr && client->fd.valid() && is_unanswered(client->fd.get());
+      client == nullptr || !client->fd.valid() || is_unanswered(client->fd.get());
   if (is_suspect && !session->is_suspect)
     SLUICE_LOG_WARN("session", "session={} tenant={}: its client {}:{} does not answer; it has {}",
                     session->id, session->tenant.name, session->hello.host, session->hello.pid,

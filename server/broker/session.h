@@ -31,6 +31,8 @@ struct Broker::Session {
   bool is_welcome = false, is_attached = false, is_ending = false, is_suspect = false;
   bool is_encrypted = false;  ///< the life line is, and so must the data connections be
   bool is_warned = false;     ///< of a worker that is silent
+  bool is_resumable = false;  ///< its data connection
+  std::uint64_t life_line_attempt = 0, data_attempt = 0;  ///< the newest to resume them
 };
 
 }  // namespace sluice::server

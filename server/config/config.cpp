@@ -24,6 +24,7 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers, kPrestartCountMax));
   SLUICE_CHECK(s.read("state_dir", &out->state_dir));
   SLUICE_CHECK(s.read_duration("grace", &out->grace));
+  SLUICE_CHECK(s.read("resume_on_reset", &out->resume_on_reset));
   SLUICE_CHECK(s.read_duration("drain_timeout", &out->drain_timeout));
   SLUICE_CHECK(s.read_duration("heartbeat", &out->heartbeat));
   SLUICE_CHECK(s.read_duration("heartbeat_timeout", &out->heartbeat_timeout));

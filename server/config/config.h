@@ -52,6 +52,7 @@ struct Config {
   /// For what sluicectl changes; empty: such changes end with the server.
   std::string state_dir;
   std::chrono::milliseconds grace{30'000};     ///< a silent client is kept for this long
+  bool resume_on_reset = false;                ///< a reset cuts a connection, it does not end it
   std::chrono::milliseconds drain_timeout{0};  ///< at SIGTERM, for sessions to end by themselves
   std::chrono::milliseconds heartbeat{1'000};  ///< advice to clients
   std::chrono::milliseconds heartbeat_timeout{5'000};

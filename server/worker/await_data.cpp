@@ -91,7 +91,8 @@ class Candidates {
 }  // namespace
 
 Result<std::unique_ptr<transport::Channel>> await_data_channel(int link_fd,
-                                                               const link::Start& start) {
+                                                               const link::Start& start,
+                                                               Resumption& resumption) {
   Candidates candidates(start);
   for (;;) {
     SLUICE_TRY(const bool link_speaks, candidates.wait(link_fd));
@@ -104,6 +105,8 @@ Result<std::unique_ptr<transport::Channel>> await_data_channel(int link_fd,
     const auto* attach = std::get_if<link::AttachData>(&received.message);
     if (attach == nullptr || !received.passed.valid())
       return fail(ErrorCode::kProtocol, "expected the data connection");
+    if (attach->is_resumable)
+      return resumption.open(std::move(received.passed), attach->survives_reset);
     if (!attach->is_encrypted)
       return open_data_channel(std::move(received.passed), attach->offers_shared_memory);
     SLUICE_CHECK(candidates.add(std::move(received.passed)));

@@ -6,6 +6,7 @@
 
 #include "common/result.h"
 #include "server/link.h"
+#include "server/worker/resumption.h"
 #include "transport/transport.h"
 
 #include <memory>
@@ -15,6 +16,7 @@ namespace sluice::server {
 /// Tells the broker when an encrypted connection has proved itself. Err: the broker is gone or says
 /// something else, or a plain client broke the protocol.
 Result<std::unique_ptr<transport::Channel>> await_data_channel(int link_fd,
-                                                               const link::Start& start);
+                                                               const link::Start& start,
+                                                               Resumption& resumption);
 
 }  // namespace sluice::server

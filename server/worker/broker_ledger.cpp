@@ -16,7 +16,9 @@ bool is_same(const link::Stats& a, const link::Stats& b) {
 }
 }  // namespace
 
-void BrokerLedger::start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone) {
+void BrokerLedger::start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone,
+                         std::function<void(Fd)> on_resume) {
+  on_resume_ = std::move(on_resume);
   stats_ = std::move(stats);
   on_broker_gone_ = std::move(on_broker_gone);
   reader_ = std::thread([this] { read(); });
@@ -37,6 +39,8 @@ void BrokerLedger::read() {
       return;
     }
     if (const auto* answer = std::get_if<link::Answer>(&received->message)) take_answer(*answer);
+    if (std::holds_alternative<link::ResumeData>(received->message) && on_resume_)
+      on_resume_(std::move(received->passed));
     if (std::holds_alternative<link::Stop>(received->message)) {
       finish();
       return on_broker_gone_();

@@ -28,7 +28,9 @@ class BrokerLedger final : public LedgerLink {
 
   /// `stats` is asked twice a second; `on_broker_gone` is called when the link is closed, or after
   /// the last statistics were sent because the broker said stop.
-  void start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone);
+  /// `on_resume` gets the connections that are to replace the data connection.
+  void start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone,
+             std::function<void(Fd)> on_resume = {});
   /// Sends the last statistics and stops reporting. Two threads may call it; both return
   /// afterwards.
   void finish();
@@ -56,6 +58,7 @@ class BrokerLedger final : public LedgerLink {
   std::chrono::milliseconds answer_time_;
   std::function<link::Stats()> stats_;
   std::function<void()> on_broker_gone_;
+  std::function<void(Fd)> on_resume_;
   std::mutex send_mutex_;  ///< questions are in line in the order in which they are sent
   std::mutex mutex_;       ///< guards what follows
   std::condition_variable changed_;

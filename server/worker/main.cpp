@@ -5,6 +5,7 @@
 #include "server/worker/await_data.h"
 #include "server/worker/broker_ledger.h"
 #include "server/worker/driver_start.h"
+#include "server/worker/resumption.h"
 #include "server/worker/worker.h"
 
 #include <poll.h>
@@ -26,14 +27,16 @@ Status serve(const link::Start& start) {
     return fail(ready.error());
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
-  SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start));
+  Resumption resumption;
+  SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start, resumption));
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, std::move(channel), ledger);
   if (!worker.device_output().take_from_sink(start.driver_path)) {
     SLUICE_CHECK(worker.device_output().take_stdout());
     worker.completer().flush_prints();
   }
-  ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); });
+  ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); },
+               [&resumption](Fd socket) { resumption.take(std::move(socket)); });
   const Status ended = worker.run();
   ledger.finish();
   if (!ended)

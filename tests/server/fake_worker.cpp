@@ -83,13 +83,17 @@ void obey(int data, char command) {
 }
 
 [[noreturn]] void behave() {
-  const Fd data = await_data();
+  Fd data = await_data();
   for (;;) {
     pollfd wanted[] = {{data.get(), POLLIN, 0}, {link::kWorkerLinkFd, POLLIN, 0}};
     if (::poll(wanted, 2, kReportMs) == 0 && g_stats.pending_calls > 0) say(g_stats);
     if (wanted[1].revents != 0) {
-      const auto received = link::receive_message(link::kWorkerLinkFd);
+      auto received = link::receive_message(link::kWorkerLinkFd);
       if (!received) ::_exit(0);
+      if (std::holds_alternative<link::ResumeData>(received->message)) {
+        data = std::move(received->passed);
+        continue;
+      }
       if (std::holds_alternative<link::Stop>(received->message)) {
         g_stats.calls = 4711;  // what a test recognises the last report by
         say(g_stats);

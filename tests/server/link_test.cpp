@@ -60,6 +60,7 @@ TEST_F(LinkTest, CarriesEveryFieldOfStatistics) {
   EXPECT_EQ(7u, out.pending_calls);
   round_trip(Stop{});
   round_trip(DataReady{});
+  round_trip(ResumeData{});
 }
 
 TEST_F(LinkTest, PassesADescriptor) {
@@ -68,7 +69,8 @@ TEST_F(LinkTest, PassesADescriptor) {
   const Fd read_end(pipe_ends[0]);
   const Fd write_end(pipe_ends[1]);
   round_trip(AttachData{}, write_end.get());
-  round_trip(AttachData{true}, write_end.get());
+  const AttachData out = round_trip(AttachData{true, true, true}, write_end.get());
+  EXPECT_TRUE(out.offers_shared_memory && out.is_resumable && out.survives_reset);
   ASSERT_TRUE(passed_.valid());
   EXPECT_EQ(1, ::write(passed_.get(), "x", 1));
   char c = 0;

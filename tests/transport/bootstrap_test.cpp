@@ -36,7 +36,10 @@ Welcome welcome() {
             .node = "gpu7",
             .devices = {},
             .heartbeat_ms = 1000,
-            .heartbeat_timeout_ms = 5000};
+            .heartbeat_timeout_ms = 5000,
+            .server_instance = 1ull << 60,
+            .grace_ms = 30'000,
+            .resumes_on_reset = 1};
   for (int i = 0; i < 3; ++i) {
     DeviceRecord device;
     device.name = "device " + std::to_string(i);
@@ -55,7 +58,11 @@ std::vector<Frame> examples() {
           Refusal{RefusalCode::kWrongToken, "the token of tenant alice is wrong"},
           Attach{key()},
           Attach{key(), 1},
-          Attach{{}, 0, 1, 4711},
+          Attach{.is_encrypted = 1, .session_id = 4711},
+          Attach{.session_key = key(), .is_resumable = 1},
+          Resume{7, key(), 1ull << 50, Resume::Line::kData, 12},
+          Resumed{},
+          Refusal{RefusalCode::kUnknownSession, "the server was restarted"},
           Attached{},
           Ping{1ull << 40},
           Pong{1ull << 41, 250},

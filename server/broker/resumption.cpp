@@ -1,0 +1,82 @@
+// A session's connections that are cut and replaced: the life line here, the data connection by the
+// worker. Whoever presents the key is the client; what it cannot present is a session of an earlier
+// server process.
+#include "common/format.h"
+#include "common/log.h"
+#include "server/broker/broker.h"
+#include "server/broker/session.h"
+#include "server/config/duration.h"
+
+#include <sys/socket.h>
+
+namespace sluice::server {
+
+std::string Broker::resume_refusal(const wire::Resume& resume) const {
+  if (resume.server_instance != instance_)
+    return "the server was restarted; the program's GPU state is lost";
+  const auto found = sessions_.find(resume.session_id);
+  if (found == sessions_.end() || found->second->is_ending)
+    return format("the session is over; a client that falls silent keeps it for {}",
+                  config::duration_text(options_.config.grace));
+  const Session& session = *found->second;
+  if (!config::is_same_hash(session.key, resume.session_key) || !session.is_welcome)
+    return "this is not the session's key";
+  // Here the key came in the clear: it is not that of an encrypted session any more.
+  if (session.is_encrypted) return "an encrypted session cannot be resumed";
+  if (resume.line == wire::Resume::Line::kData && !session.is_resumable)
+    return "the session's data connection cannot be resumed";
+  return {};
+}
+
+void Broker::on_resume(const std::shared_ptr<Client>& client, const wire::Resume& resume) {
+  if (const std::string why = resume_refusal(resume); !why.empty())
+    return refuse(client, wire::RefusalCode::kUnknownSession, why);
+  const auto session = sessions_.at(resume.session_id);
+  const bool is_life_line = resume.line == wire::Resume::Line::kLifeLine;
+  std::uint64_t& newest = is_life_line ? session->life_line_attempt : session->data_attempt;
+  if (resume.attempt <= newest) return close_client(client);  // a newer one has overtaken it
+  newest = resume.attempt;
+  if (is_life_line) return resume_life_line(client, session);
+  const int no = 0;
+  ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);  // as on_attach()
+  // If the worker is gone, its exit is seen next.
+  if (send(*client, wire::Resumed{}))
+    static_cast<void>(
+        link::send_message(session->worker.link.get(), link::ResumeData{}, client->fd.get()));
+  close_client(client);
+}
+
+void Broker::resume_life_line(const std::shared_ptr<Client>& client,
+                              const std::shared_ptr<Session>& session) {
+  if (const auto old = session->life_line.lock()) {
+    old->session = nullptr;  // so that its end is nobody's
+    close_client(old);
+  }
+  client->session = session;
+  session->life_line = client;
+  watch_silence(client->fd.get());
+  SLUICE_LOG_INFO("session", "session={} tenant={}: its client has a new connection", session->id,
+                  session->tenant.name);
+  if (send(*client, wire::Resumed{})) return;
+  close_client(client);
+  await_resumption(session);
+}
+
+/// Without a life line, for the grace time.
+void Broker::await_resumption(const std::shared_ptr<Session>& session) {
+  if (session->is_ending) return;
+  SLUICE_LOG_WARN("session", "session={} tenant={}: its connection broke; its client has {}",
+                  session->id, session->tenant.name, config::duration_text(options_.config.grace));
+  session->is_suspect = true;
+  session->life_line.reset();
+  const std::uint64_t attempt = session->life_line_attempt;
+  at(Clock::now() + options_.config.grace, [this, attempt, weak = std::weak_ptr(session)] {
+    const auto late = weak.lock();
+    if (late == nullptr || late->life_line_attempt != attempt) return;
+    SLUICE_LOG_WARN("session", "session={} tenant={}: its client has not come back", late->id,
+                    late->tenant.name);
+    end_session(late);
+  });
+}
+
+}  // namespace sluice::server
