@@ -29,8 +29,8 @@ struct AttachData {                   ///< carries the data connection's descrip
   /// Whoever is at the other end has named the session and proved nothing: that is done in a TLS
   /// handshake with the session key, and DataReady follows it. There may be more than one such.
   bool is_encrypted = false;
-  bool is_resumable = false;          ///< ResumeData may replace it
-  bool survives_reset = false;        ///< a reset is a cut, not the end
+  bool is_resumable = false;    ///< ResumeData may replace it
+  bool survives_reset = false;  ///< a reset is a cut, not the end
 };
 struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;

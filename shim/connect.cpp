@@ -47,7 +47,7 @@ Result<wire::Hello> make_hello() {
   wire::Hello hello;
   hello.protocol_version = wire::kProtocolVersion;
   hello.opcode_table_hash = wire::kOpcodeTableHash;
-  hello.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding;
+  hello.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureResume;
   hello.tenant = environment("SLUICE_TENANT");
   SLUICE_TRY(hello.token, read_token());
   hello.cuda_version = CUDA_VERSION;
@@ -72,8 +72,17 @@ Result<Connection> handshake(const transport::Address& address, wire::Hello hell
   hello.tenant = transport::tls::tenant_to_say(hello.tenant, tls, is_encrypted);
   SLUICE_CHECK(wire::write_frame_to(*connection.life_line, hello));
   SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(*connection.life_line));
+  if (address.kind == transport::Address::Kind::kTcp && !is_encrypted) {
+    SLUICE_TRY(const ResumeAfter after,
+               parse_resume(std::getenv("SLUICE_RESUME"), connection.welcome));
+    if (after != ResumeAfter::kNothing) {
+      SLUICE_TRY(connection.resumable,
+                 resumable_of(connection.life_line->fd(), connection.welcome, after));
+    }
+  }
+  Resumable* const resumable = connection.resumable ? &*connection.resumable : nullptr;
   SLUICE_TRY(connection.channel,
-             open_data_channel(address, connection.welcome, choice, is_encrypted));
+             open_data_channel(address, connection.welcome, choice, is_encrypted, resumable));
   return connection;
 }
 

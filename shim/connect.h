@@ -4,11 +4,13 @@
 
 #include "common/result.h"
 #include "protocol/bootstrap.h"
+#include "shim/resumption.h"
 #include "transport/stream/byte_stream.h"
 #include "transport/transport.h"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace sluice::shim {
@@ -16,6 +18,7 @@ namespace sluice::shim {
 struct Connection {
   std::unique_ptr<transport::Channel> channel;
   std::unique_ptr<transport::ByteStream> life_line;  ///< the bootstrap connection; none in tests
+  std::optional<Resumable> resumable;
   wire::Welcome welcome;
   std::string server;  ///< as an operator would write it
 };

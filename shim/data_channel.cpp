@@ -51,7 +51,8 @@ Result<TransportChoice> parse_transport(const std::string& text, const Address& 
 Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& address,
                                                               const wire::Welcome& welcome,
                                                               TransportChoice choice,
-                                                              bool is_encrypted) {
+                                                              bool is_encrypted,
+                                                              Resumable* resumable) {
   if (is_encrypted) {
     SLUICE_TRY(auto stream, open_encrypted_stream(address, welcome));
     return transport::make_stream_channel(std::move(stream));
@@ -75,9 +76,18 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
       SLUICE_CHECK(give_up(made.error().message));
   }
   SLUICE_TRY(Fd socket, transport::connect_socket(address, kConnectTimeout));
-  SLUICE_CHECK(wire::write_frame(
-      socket.get(), wire::Attach{welcome.session_key, static_cast<std::uint8_t>(memory ? 1 : 0)}));
+  wire::Attach attach;
+  attach.session_key = welcome.session_key;
+  attach.offers_shared_memory = memory ? 1 : 0;
+  attach.is_resumable = resumable != nullptr ? 1 : 0;
+  SLUICE_CHECK(wire::write_frame(socket.get(), attach));
   SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(socket.get()));
+  if (resumable != nullptr) {
+    auto stream = std::make_unique<transport::ResumableStream>(
+        transport::make_socket_stream(std::move(socket)), resumable->survives_reset);
+    resumable->data = stream.get();
+    return transport::make_stream_channel(std::move(stream));
+  }
   if (!memory) return transport::make_socket_channel(std::move(socket));
   SLUICE_TRY(const std::string refusal, offer(memory->fd, socket.get()));
   if (!refusal.empty()) {

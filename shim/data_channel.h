@@ -5,6 +5,7 @@
 #include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
+#include "shim/resumption.h"
 #include "transport/transport.h"
 
 #include <memory>
@@ -20,10 +21,12 @@ Result<TransportChoice> parse_transport(const std::string& text, const transport
 
 /// Attaches a second connection to the session. What was chosen and does not work is an error; an
 /// automatic choice falls back to the socket, with one line in the log. Encrypted: like the
-/// connection that the Welcome came over.
+/// connection that the Welcome came over. `resumable`: the connection can be replaced, and its
+/// stream is noted there; null: it cannot.
 Result<std::unique_ptr<transport::Channel>> open_data_channel(const transport::Address& address,
                                                               const wire::Welcome& welcome,
                                                               TransportChoice choice,
-                                                              bool is_encrypted = false);
+                                                              bool is_encrypted = false,
+                                                              Resumable* resumable = nullptr);
 
 }  // namespace sluice::shim

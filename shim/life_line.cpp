@@ -31,10 +31,48 @@ LifeLine::Heartbeat LifeLine::heartbeat_of(const wire::Welcome& welcome) {
           milliseconds_from("SLUICE_HEARTBEAT_TIMEOUT_MS", welcome.heartbeat_timeout_ms)};
 }
 
+LifeLine::LifeLine(std::unique_ptr<ByteStream> stream, Heartbeat heartbeat,
+                   std::optional<Resumable> resumable)
+    : stream_(std::move(stream)), heartbeat_(heartbeat) {
+  if (resumable)
+    resumption_ = std::make_unique<Resumption>(
+        std::move(*resumable), [this](Fd replacement) { take(std::move(replacement)); });
+}
+
 std::optional<Error> LifeLine::watch(Time now) {
-  if (stream_ == nullptr) return std::nullopt;
+  if (resumption_ != nullptr && resumption_->is_active()) return resumption_->failure();
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || now - last_look_ < kLookInterval) return std::nullopt;
+  if (!lock.owns_lock() || stream_ == nullptr || now - last_look_ < kLookInterval)
+    return std::nullopt;
+  if (resumption_ != nullptr && resumption_->is_active()) return std::nullopt;
+  if (resumption_ != nullptr && resumption_->is_needed() && seek_replacement(now))
+    return std::nullopt;
+  return look(now);
+}
+
+bool LifeLine::seek_replacement(Time silent_since) {
+  if (resumption_ == nullptr) return false;
+  resumption_->begin(silent_since);
+  return true;
+}
+
+bool LifeLine::survives(ByteStream::Ending ending) const {
+  if (resumption_ == nullptr) return false;
+  return ending == ByteStream::Ending::kSilence ||
+         (ending == ByteStream::Ending::kReset && resumption_->survives_reset());
+}
+
+void LifeLine::take(Fd replacement) {
+  const std::lock_guard lock(mutex_);
+  if (is_given_up_) return;
+  stream_ = transport::make_socket_stream(std::move(replacement));
+  unread_.clear();
+  pongs_ = pings_;  // those that were asked on the old one are not answered here
+  pings_before_rest_ = pings_;
+  last_look_ = last_ping_ = silent_since_ = std::chrono::steady_clock::now();
+}
+
+std::optional<Error> LifeLine::look(Time now) {
   // After a time in which nobody looked, silence proves nothing yet.
   const bool has_rested = now - last_look_ > std::max(heartbeat_.interval, Milliseconds(1000));
   last_look_ = now;
@@ -44,11 +82,17 @@ std::optional<Error> LifeLine::watch(Time now) {
   }
   if (auto over = read(now)) return over;
   if (heartbeat_.interval.count() == 0) return std::nullopt;
+  if (resumption_ != nullptr && resumption_->is_active()) return std::nullopt;
   if (has_rested || now - last_ping_ >= heartbeat_.interval) ping(now);
-  return judge(now);
+  auto silence = judge(now);
+  if (silence && seek_replacement(silent_since_)) return std::nullopt;
+  return silence;
 }
 
 void LifeLine::give_up() noexcept {
+  if (resumption_ != nullptr) resumption_->stop();
+  const std::lock_guard lock(mutex_);
+  is_given_up_ = true;
   if (stream_ != nullptr) stream_->close();
 }
 
@@ -69,6 +113,7 @@ std::optional<Error> LifeLine::read(Time now) {
   std::byte piece[512];
   for (;;) {
     const auto got = stream_->receive_some(piece);
+    if (!got && survives(stream_->ending()) && seek_replacement(now)) return std::nullopt;
     if (!got) return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
     if (*got == 0) break;
     silent_since_ = now;

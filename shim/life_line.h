@@ -1,10 +1,12 @@
 // The session's first connection, as long as the session lives: its end is the session's, and on it
 // the server shows that it is alive. It is asked only while somebody depends on an answer: a client
-// that computes for itself costs nothing and is not disturbed.
+// that computes for itself costs nothing and is not disturbed. A server that only falls silent is
+// looked for over new connections, if the session can be resumed.
 #pragma once
 
 #include "common/result.h"
 #include "protocol/bootstrap.h"
+#include "shim/resumption.h"
 #include "transport/stream/byte_stream.h"
 
 #include <chrono>
@@ -29,10 +31,11 @@ class LifeLine {
   /// does not know heartbeats.
   static Heartbeat heartbeat_of(const wire::Welcome& welcome);
 
+  using ByteStream = transport::ByteStream;
   /// Without a connection (tests) it never ends.
-  LifeLine(std::unique_ptr<transport::ByteStream> stream, Heartbeat heartbeat)
-      : stream_(std::move(stream)), heartbeat_(heartbeat) {}
-  explicit LifeLine(std::unique_ptr<transport::ByteStream> stream)
+  LifeLine(std::unique_ptr<ByteStream> stream, Heartbeat heartbeat,
+           std::optional<Resumable> resumable = {});
+  explicit LifeLine(std::unique_ptr<ByteStream> stream)
       : LifeLine(std::move(stream), Heartbeat{}) {}
 
   /// Call it again and again while somebody waits: why the session is over, or nothing.
@@ -45,19 +48,26 @@ class LifeLine {
  private:
   static constexpr Milliseconds kLookInterval{20};
 
+  /// Nothing: it is there, or its replacement is being sought.
+  std::optional<Error> look(Time now);
+  void take(Fd replacement);
+  bool seek_replacement(Time silent_since);
+  [[nodiscard]] bool survives(ByteStream::Ending ending) const;
   std::optional<Error> read(Time now);
   std::optional<Error> take(const wire::Frame& frame);
   std::optional<Error> judge(Time now);
   void ping(Time now);
 
-  std::unique_ptr<transport::ByteStream> stream_;
   Heartbeat heartbeat_;
   std::mutex mutex_;  ///< guards what follows
+  std::unique_ptr<ByteStream> stream_;
   Time last_look_{}, last_ping_{};
   Time silent_since_{};  ///< the oldest moment for which the server owes an answer
   std::uint64_t pings_ = 0, pongs_ = 0;
   std::uint64_t pings_before_rest_ = 0;
   std::vector<std::byte> unread_;
+  bool is_given_up_ = false;
+  std::unique_ptr<Resumption> resumption_;  ///< itself not guarded; last: its thread uses the rest
 };
 
 }  // namespace sluice::shim

@@ -32,9 +32,9 @@ std::size_t record_bytes(const Outgoing& record) {
 Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel,
                    std::unique_ptr<transport::ByteStream> life_line, bool is_strict,
                    PushHandler& pushes, const Optimisations& optimisations,
-                   LifeLine::Heartbeat heartbeat)
+                   LifeLine::Heartbeat heartbeat, std::optional<Resumable> resumable)
     : channel_(std::move(channel)),
-      life_line_(std::move(life_line), heartbeat),
+      life_line_(std::move(life_line), heartbeat, std::move(resumable)),
       is_strict_(is_strict || !optimisations.posted_calls),
       optimisations_(optimisations),
       pushes_(pushes),

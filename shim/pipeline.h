@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -76,7 +77,8 @@ class Pipeline final : private wire::RecordHandler {
   /// Nothing is sent yet.
   Pipeline(std::unique_ptr<transport::Channel> channel,
            std::unique_ptr<transport::ByteStream> life_line, bool is_strict, PushHandler& pushes,
-           const Optimisations& optimisations = {}, LifeLine::Heartbeat heartbeat = {});
+           const Optimisations& optimisations = {}, LifeLine::Heartbeat heartbeat = {},
+           std::optional<Resumable> resumable = {});
   ~Pipeline() override;
 
   /// Appends; kSessionLost when the session is over.

@@ -29,8 +29,9 @@ class AwaitData : public ::testing::Test {
     worker_.reset(ends[1]);
     start_.session_id = 7;
     start_.session_key = secret_of("7", 0x42).key;
-    outcome_ = std::async(std::launch::async,
-                          [this] { return await_data_channel(worker_.get(), start_); });
+    outcome_ = std::async(std::launch::async, [this] {
+      return await_data_channel(worker_.get(), start_, resumption_);
+    });
   }
   ~AwaitData() override {
     broker_.reset();  // whoever still waits is released
@@ -61,6 +62,7 @@ class AwaitData : public ::testing::Test {
 
   Fd broker_, worker_;
   link::Start start_;
+  Resumption resumption_;
   std::future<Outcome> outcome_;
 };
 

@@ -1,0 +1,195 @@
+#include "shim/resumption.h"
+
+#include "common/format.h"
+#include "common/log.h"
+#include "common/quiet_thread.h"
+#include "protocol/frame_io.h"
+#include "transport/resume/handover.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+
+namespace sluice::shim {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kConnectTimeout = 1s;
+constexpr milliseconds kAnswerTimeout = 2s;
+/// However late the silence is noticed, there is time to ask once.
+constexpr milliseconds kTryAtLeast = 2s;
+constexpr milliseconds kPauseMin = 50ms, kPauseMax = 1s;
+
+bool is_final(const Error& error) {
+  return error.code == ErrorCode::kPermission || error.code == ErrorCode::kProtocol;
+}
+
+Result<transport::Address> address_of_peer(int socket) {
+  sockaddr_storage peer{};
+  socklen_t bytes = sizeof peer;
+  auto* const address = reinterpret_cast<sockaddr*>(&peer);
+  if (::getpeername(socket, address, &bytes) != 0)
+    return fail(system_error("asking for the server's address", errno));
+  char host[NI_MAXHOST] = {};
+  if (::getnameinfo(address, bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0)
+    return fail(ErrorCode::kSystem, "the server's address has no text");
+  const std::uint16_t port = peer.ss_family == AF_INET6
+                                 ? reinterpret_cast<const sockaddr_in6&>(peer).sin6_port
+                                 : reinterpret_cast<const sockaddr_in&>(peer).sin_port;
+  return transport::Address{
+      .kind = transport::Address::Kind::kTcp, .path = {}, .host = host, .port = ntohs(port)};
+}
+
+}  // namespace
+
+Result<ResumeAfter> parse_resume(const char* text, const wire::Welcome& welcome) {
+  const std::string_view word = text != nullptr ? text : "";
+  const bool is_possible =
+      (welcome.feature_bits & wire::kFeatureResume) != 0 && welcome.grace_ms != 0;
+  if (word == "off") return ResumeAfter::kNothing;
+  if (!word.empty() && word != "silence" && word != "reset")
+    return fail(ErrorCode::kInvalidArgument,
+                format("SLUICE_RESUME: \"{}\" is not one of off, silence, reset", word));
+  if (!is_possible) return ResumeAfter::kNothing;
+  const bool after_reset = word.empty() ? welcome.resumes_on_reset != 0 : word == "reset";
+  return after_reset ? ResumeAfter::kReset : ResumeAfter::kSilence;
+}
+
+Result<Resumable> resumable_of(int life_line, const wire::Welcome& welcome, ResumeAfter after) {
+  Resumable out;
+  SLUICE_TRY(out.server, address_of_peer(life_line));
+  out.identity.session_id = welcome.session_id;
+  out.identity.session_key = welcome.session_key;
+  out.identity.server_instance = welcome.server_instance;
+  out.grace = milliseconds(welcome.grace_ms);
+  out.survives_reset = after == ResumeAfter::kReset;
+  return out;
+}
+
+Resumption::Resumption(Resumable session, TakeLifeLine take_life_line)
+    : session_(std::move(session)), take_life_line_(std::move(take_life_line)) {}
+
+Resumption::~Resumption() {
+  stop();
+  if (has_thread_) ::pthread_join(thread_, nullptr);
+}
+
+void Resumption::stop() noexcept {
+  stops_ = true;
+  word_.wake();
+}
+
+std::optional<Error> Resumption::failure() const {
+  if (state_.load() != State::kFailed) return std::nullopt;
+  return failure_;
+}
+
+void Resumption::fail_with(Error why) {
+  failure_ = std::move(why);
+  state_ = State::kFailed;
+}
+
+void Resumption::begin(Clock::time_point since) noexcept {
+  if (stops_) return;
+  state_ = State::kTrying;
+  // The last thread has no more to do than to hand over bytes, which is in vain now.
+  if (has_thread_) ::pthread_join(thread_, nullptr);
+  has_thread_ = false;
+  session_.data->expect_cut(true);
+  since_ = since;
+  deadline_ = std::max(since + session_.grace, Clock::now() + kTryAtLeast);
+  const auto thread = start_quiet_thread(
+      "sluice-resume",
+      [](void* self) -> void* {
+        static_cast<Resumption*>(self)->run();
+        return nullptr;
+      },
+      this);
+  if (!thread) return fail_with(thread.error());
+  thread_ = *thread;
+  has_thread_ = true;
+}
+
+void Resumption::run() noexcept {
+  SLUICE_LOG_INFO("session", "The server does not answer; new connections are tried for {} ms",
+                  std::chrono::ceil<milliseconds>(deadline_ - Clock::now()).count());
+  const std::uint64_t attempts_before = attempts_;
+  has_life_line_ = false;
+  const Status done = try_until_deadline();
+  asked_.clear();
+  asked_streams_.clear();
+  if (!done) return fail_with(done.error());
+  SLUICE_LOG_INFO("session", "The session is resumed after {} ms (asked {} times)",
+                  std::chrono::ceil<milliseconds>(Clock::now() - since_).count(),
+                  attempts_ - attempts_before);
+  session_.data->expect_cut(false);
+  state_ = State::kIdle;
+  session_.data->send_rest([this] { return stops_ || state_.load() != State::kIdle; });
+}
+
+Status Resumption::try_until_deadline() {
+  for (auto pause = kPauseMin;; pause = std::min(2 * pause, kPauseMax)) {
+    const std::uint32_t seen = word_.value();
+    if (stops_) return fail(ErrorCode::kPeerClosed, "the session is given up");
+    const Status done = attempt();
+    if (done || is_final(done.error())) return done;
+    SLUICE_LOG_DEBUG("session", "Not resumed yet: {}", done.error().message);
+    if (Clock::now() + pause >= deadline_)
+      return fail(ErrorCode::kTimeout,
+                  format("the server has not come back within its grace time of {} s; {}",
+                         session_.grace.count() / 1000, done.error().message));
+    word_.wait(seen, Clock::now() + pause);
+  }
+}
+
+Status Resumption::attempt() {
+  if (!has_life_line_) SLUICE_CHECK(replace_life_line());
+  return replace_data();
+}
+
+/// Asks on a new connection, which is then in `asked_`, and waits for the answer.
+Result<Fd> Resumption::ask(wire::Resume::Line line) {
+  SLUICE_TRY(Fd socket, transport::connect_socket(session_.server, kConnectTimeout));
+  if (line == wire::Resume::Line::kData) session_.data->suspend();
+  wire::Resume resume = session_.identity;
+  resume.line = line;
+  resume.attempt = ++attempts_;
+  const auto deadline = Clock::now() + kAnswerTimeout;
+  const auto talk = [&]() -> Result<wire::Frame> {
+    SLUICE_CHECK(wire::write_frame(socket.get(), resume, deadline));
+    return wire::read_frame(socket.get(), deadline);
+  };
+  const auto answer = talk();
+  if (answer && std::holds_alternative<wire::Resumed>(*answer)) return socket;
+  asked_.push_back(std::move(socket));
+  if (!answer && answer.error().code == ErrorCode::kProtocol)
+    return fail(ErrorCode::kSystem, answer.error().message);  // a stranger on that port for now
+  if (!answer) return fail(answer.error());
+  if (const auto* refusal = std::get_if<wire::Refusal>(&*answer))
+    return fail(ErrorCode::kPermission, refusal->message);
+  return fail(ErrorCode::kSystem, "the server answered with an unexpected frame");
+}
+
+Status Resumption::replace_life_line() {
+  SLUICE_TRY(Fd socket, ask(wire::Resume::Line::kLifeLine));
+  has_life_line_ = true;
+  take_life_line_(std::move(socket));
+  return {};
+}
+
+Status Resumption::replace_data() {
+  SLUICE_TRY(Fd socket, ask(wire::Resume::Line::kData));
+  auto next = transport::make_socket_stream(std::move(socket));
+  const Status done =
+      transport::resume_from_client(*session_.data, next, Clock::now() + kAnswerTimeout);
+  if (next != nullptr) asked_streams_.push_back(std::move(next));
+  return done;
+}
+
+}  // namespace sluice::shim
