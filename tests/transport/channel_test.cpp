@@ -341,7 +341,8 @@ TEST_P(ChannelTest, NamesItselfAndItsLimits) {
   const Caps caps = client_.caps();
   EXPECT_TRUE(GetParam().starts_with(caps.name)) << caps.name;
   EXPECT_GE(caps.reserve_bytes_max, std::size_t{16 * 1024});
-  EXPECT_EQ(caps.same_host, std::string_view(caps.name) != "tcp");
+  EXPECT_EQ(caps.same_host,
+            std::string_view(caps.name) != "tcp" && std::string_view(caps.name) != "ucx");
   EXPECT_EQ(caps.encrypted, GetParam().starts_with("tcp_tls"));
 }
 
@@ -349,6 +350,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest,
                          ::testing::Values("loop", "unix", "tcp", "tcp_tls", "tcp_resumable", "shm",
                                            "loop_faulty", "unix_faulty", "tcp_faulty",
                                            "tcp_tls_faulty", "tcp_resumable_faulty", "shm_faulty"),
+                         [](const auto& kind) { return kind.param; });
+
+INSTANTIATE_TEST_SUITE_P(Ucx, ChannelTest, ::testing::ValuesIn(ucx_kinds()),
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include "transport/fault/fault_channel.h"
 #include "transport/resume/resumable_stream.h"
 #include "transport/tls/tls_stream.h"
+#include "transport/ucx/devices.h"
+#include "ucx_pair.h"
 
 #include <sys/socket.h>
 
@@ -87,8 +89,23 @@ Pair make_pair(const std::string& kind) {
     std::array<Fd, 2> sockets = make_sockets("tcp");
     return {end(std::move(sockets[0])), end(std::move(sockets[1]))};
   }
+#ifdef SLUICE_UCX_PLUGIN
+  if (kind.starts_with("ucx")) {
+    LoopPair ends = make_ucx_pair(kind);
+    return {std::move(ends.client), std::move(ends.server)};
+  }
+#endif
   std::array<Fd, 2> sockets = make_sockets(kind);
   return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};
+}
+
+std::vector<std::string> ucx_kinds() {
+#ifndef SLUICE_UCX_PLUGIN
+  return {};
+#else
+  // A process has one lane: with RDMA the test program is run for that.
+  return {ucx::has_active_device() ? "ucx_rc" : "ucx_tcp"};
+#endif
 }
 
 Deadline far() {
