@@ -13,6 +13,8 @@ LIMIT = (2, 28)
 THREAD_BYTES_MAX = 256
 # libdl and libpthread hold dlopen and pthread_create before 2.34. Nobody's libstdc++, OpenSSL or fmt.
 NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2"}
+# libsluice.so brings the driver along; libsluice_ucx.so is loaded only where UCX is.
+OF_ITS_OWN = {"libsluice.so": {"libcuda.so.1"}, "libsluice_ucx.so": {"libucp.so.0", "libucs.so.0"}}
 MOVED = {"libdl.so.2", "libpthread.so.0"}
 
 
@@ -31,8 +33,7 @@ def check(path):
         if (int(major), int(minor)) > LIMIT:
             yield f"needs GLIBC_{major}.{minor}"
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("-d", path)))
-    # libsluice.so brings the driver along.
-    allowed = NEEDED | ({"libcuda.so.1"} if path.name == "libsluice.so" else set())
+    allowed = NEEDED | OF_ITS_OWN.get(path.name, set())
     for name in sorted(needed - allowed):
         yield f"NEEDs {name}"
     dynamic = readelf("-d", path)

@@ -1,7 +1,10 @@
 // Loads UCX as the shim does, uses it once, and prints what of the process it found changed: one
 // line each, nothing if all is as before. Its exit status: 0 loaded, 1 not (the reason is printed).
 //
-// usage: ucx_guest PLUGIN | --careless (as a program that just loads UCX: shows that this one sees)
+// usage: ucx_guest PLUGIN
+//        ucx_guest --careless            as a program that just loads UCX: shows that this one sees
+//        ucx_guest --serve PLUGIN HOST   one end of a channel for a peer that kills it: port and
+//                                        life line are on descriptor 0
 #include "transport/ucx/library.h"
 
 #include <dirent.h>
@@ -76,11 +79,30 @@ void check_masks() {
   ::closedir(tasks);
 }
 
+int serve(const char* path, const char* host) {
+  using namespace sluice;
+  const Fd life_line(0);
+  const auto far = transport::Clock::now() + std::chrono::seconds(60);
+  const auto plugin = transport::ucx::load_from(path);
+  if (!plugin) return 1;
+  const auto listener = (*plugin)->listen(host, {});
+  if (!listener || ::dprintf(0, "%05u", (*listener)->port()) != 5) return 1;
+  char byte = 0;
+  if (!(*listener)->serve_until_readable(0, far) || ::read(0, &byte, 1) != 1) return 1;
+  const auto channel = (*listener)->take(life_line);
+  if (!channel || (*channel)->reserve(8).size() != 8) return 1;
+  (*channel)->commit(8, transport::FlushHint::kNow);
+  while ((*channel)->wait(far).value_or(false)) {
+  }
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
   namespace ucx = sluice::transport::ucx;
+  if (argc == 4 && std::string(argv[1]) == "--serve") return serve(argv[2], argv[3]);
+  if (argc != 2) return 2;
   const State before = look();
   if (std::string(argv[1]) == "--careless") {
     if (::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL) != nullptr) compare(before, look(), 0);

@@ -23,8 +23,8 @@ struct Outcome {
 };
 /// ucx_guest with these settings in its environment.
 Outcome run_guest(const std::string& settings, const std::string& plugin = SLUICE_UCX_PLUGIN) {
-  const std::string command =
-      "env UCX_TLS=tcp " + settings + " " SLUICE_UCX_GUEST " " + plugin + " 2>&1";
+  const std::string command = "env UCX_TLS=tcp UCX_NET_DEVICES=lo " + settings +
+                              " " SLUICE_UCX_GUEST " " + plugin + " 2>&1";
   FILE* const pipe = ::popen(command.c_str(), "r");
   Outcome out{};
   char piece[256];

@@ -148,6 +148,15 @@ std::string describe(const Device& device) {
   return device.problem.empty() ? out : out + ": " + device.problem;
 }
 
+std::string local_address(int socket) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof address;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return "";
+  const std::string text = text_of(reinterpret_cast<const sockaddr*>(&address));
+  const std::string mapped = "::ffff:";  // an IPv4 client on a socket for both
+  return text.compare(0, mapped.size(), mapped) == 0 ? text.substr(mapped.size()) : text;
+}
+
 std::vector<std::string> addresses(const std::string& preferred) {
   std::vector<std::string> networks, out;
   for (const Device& device : devices_in(kSysfs))

@@ -31,6 +31,9 @@ bool has_active_device();
 /// "mlx5_0 port 1 active (InfiniBand, ib0)" for each port, and what is wrong with the device.
 std::string describe(const Device& device);
 
+/// The local IP address of a connected socket; empty for a UNIX socket.
+std::string local_address(int socket);
+
 /// IP addresses of this host that a peer can reach by RDMA, `preferred` first if it is among them.
 std::vector<std::string> addresses(const std::string& preferred);
 

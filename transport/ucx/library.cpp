@@ -49,16 +49,23 @@ Status check_version(void* ucp) {
                      release, kMajor, kMinorMin, kMajor));
 }
 
+std::string folder_of(const std::string& file) {
+  const std::size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "." : file.substr(0, slash);
+}
+
+/// Beside the client library that this is part of, or where programs of ours find libraries (what
+/// dladdr() says of a program is what it was called, not where it is).
 std::string find_plugin() {
   Dl_info self{};
-  if (::dladdr(reinterpret_cast<void*>(&find_plugin), &self) == 0) return kPluginName;
-  const std::string file = self.dli_fname;
-  const std::size_t slash = file.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : file.substr(0, slash);
-  for (const char* where : {"/", "/../lib/sluice/"})
-    if (const std::string path = folder + where + kPluginName; ::access(path.c_str(), R_OK) == 0)
-      return path;
-  return folder + "/" + kPluginName;
+  std::string beside = kPluginName;
+  if (::dladdr(reinterpret_cast<void*>(&find_plugin), &self) != 0)
+    beside = folder_of(self.dli_fname) + "/" + kPluginName;
+  if (::access(beside.c_str(), R_OK) == 0) return beside;
+  char exe[4096];
+  const ssize_t bytes = ::readlink("/proc/self/exe", exe, sizeof exe);
+  if (bytes <= 0) return beside;
+  return folder_of({exe, static_cast<std::size_t>(bytes)}) + "/../lib/sluice/" + kPluginName;
 }
 
 Result<Plugin*> start(const std::string& plugin_path) {
@@ -132,6 +139,19 @@ Result<Plugin*> load_from(const std::string& plugin_path) {
   const std::lock_guard lock(mutex);
   if (!loaded) loaded = start(plugin_path.empty() ? find_plugin() : plugin_path);
   return *loaded;
+}
+
+Result<std::string> describe_host() {
+  SLUICE_TRY(const Lane lane, lane_from_environment());
+  std::string found;
+  for (const Device& device : devices()) {
+    if (!found.empty()) found += "; ";
+    found += describe(device);
+  }
+  if (const Status checked = check_host(); !checked)
+    return fail(found.empty() ? checked.error() : checked.error().with_context(found));
+  SLUICE_TRY([[maybe_unused]] const Plugin* plugin, load());
+  return lane == Lane::kTcp ? std::string("over TCP (UCX_TLS=tcp)") : found;
 }
 
 }  // namespace sluice::transport::ucx

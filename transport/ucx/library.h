@@ -27,4 +27,7 @@ Result<Plugin*> load();
 /// The same with a given libsluice_ucx.so instead of that beside us, or in ../lib/sluice.
 Result<Plugin*> load_from(const std::string& plugin_path);
 
+/// For people: which devices would be used, after UCX was loaded; the error says why none.
+Result<std::string> describe_host();
+
 }  // namespace sluice::transport::ucx

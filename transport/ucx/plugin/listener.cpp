@@ -81,11 +81,11 @@ class UcxListener final : public Listener {
 
   void look_at_candidates() {
     for (ucp_conn_request_h request : std::exchange(requests_, {})) admit(request);
-    for (ucp_ep_h broken : wire_->take_broken())
-      drop_if([&](const Candidate& c) { return c.endpoint == broken; });
     if (!has_client_) welcome(wire_->greeter());
     const auto now = Clock::now();
-    drop_if([&](const Candidate& c) { return has_client_ || c.token_due <= now; });
+    drop_if([&](const Candidate& c) {
+      return has_client_ || c.token_due <= now || wire_->is_broken(c.endpoint);
+    });
   }
 
   void admit(ucp_conn_request_h request) {
@@ -116,6 +116,7 @@ class UcxListener final : public Listener {
     std::erase_if(candidates_, [&](const Candidate& candidate) {
       if (!which(candidate)) return false;
       close_now(wire_->worker(), candidate.endpoint);
+      wire_->forget(candidate.endpoint);
       return true;
     });
   }
@@ -123,6 +124,8 @@ class UcxListener final : public Listener {
   void stop() {
     if (wire_ == nullptr || !wire_->is_here()) return;
     const Wire::Lock lock = wire_->lock();
+    for (ucp_conn_request_h request : std::exchange(requests_, {}))
+      ucp_listener_reject(listener_, request);
     if (listener_ != nullptr) ucp_listener_destroy(std::exchange(listener_, nullptr));
     drop_if([](const Candidate&) { return true; });
   }

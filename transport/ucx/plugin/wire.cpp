@@ -268,8 +268,8 @@ void Wire::close() {
   if (endpoint_ != nullptr && !broken_off_) {
     static_cast<void>(post(Kind::kEnd));
     const Deadline end = Clock::now() + kCloseWait;
-    for (progress(); pending_ > 0 && !broken_off_ && Clock::now() < end; progress())
-      ::sched_yield();
+    const auto is_told = [this] { return pending_ == 0 && (is_end_seen_ || has_peer_ended_); };
+    for (progress(); !is_told() && !broken_off_ && Clock::now() < end; progress()) ::sched_yield();
   }
   receive_bell_.ring();
   send_bell_.ring();
@@ -313,8 +313,6 @@ Wire::~Wire() {
   const Lock held = lock();
   if (is_closed_ && endpoint_ != nullptr) linger();
   if (endpoint_ != nullptr) close_now(worker_, endpoint_);
-  for (ucp_ep_h endpoint : broken_)
-    if (endpoint != endpoint_) close_now(worker_, endpoint);
   ucp_worker_destroy(worker_);
 }
 

@@ -13,6 +13,7 @@
 #include "transport/ucx/plugin/context.h"
 #include "transport/ucx/plugin/inbox.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -68,8 +69,12 @@ class Wire {
   [[nodiscard]] bool is_welcome() const { return is_welcome_; }
   /// For the error handler of an endpoint; also of those that did not become this wire's.
   void on_endpoint_error(ucp_ep_h endpoint, ucs_status_t status);
-  /// Endpoints whose handler has run and that are not this wire's.
-  std::vector<ucp_ep_h> take_broken() { return std::exchange(broken_, {}); }
+  /// Whether the error handler of an endpoint that is not this wire's has run.
+  [[nodiscard]] bool is_broken(ucp_ep_h endpoint) const {
+    return std::count(broken_.begin(), broken_.end(), endpoint) > 0;
+  }
+  /// It is closed; another may get its address.
+  void forget(ucp_ep_h endpoint) { std::erase(broken_, endpoint); }
 
   // ---- bytes
   /// Sends all of it; returns when UCX needs `bytes` no more, but after an error.

@@ -50,7 +50,10 @@ bool Wire::wait_for(Lock& lock, Bell& bell, Deadline deadline,
   }
   for (;;) {
     progress();
-    if (is_due()) return true;
+    if (is_due()) {
+      spin_.note_traffic();
+      return true;
+    }
     if (Clock::now() >= deadline) break;
     const auto armed = ucp_worker_arm(worker_);
     if (armed == UCS_ERR_BUSY) continue;
