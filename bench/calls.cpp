@@ -97,7 +97,7 @@ class Calls {
  private:
   [[nodiscard]] std::vector<RawWay> ways() const {
     if (options_.transport == "unix") return {RawWay::kUnix};
-    if (options_.transport == "tcp") return {RawWay::kTcp};
+    if (options_.transport == "tcp" || options_.transport == "ucx") return {RawWay::kTcp};
     return {RawWay::kSpin, RawWay::kFutex};
   }
   static const char* name_of(RawWay way) {
@@ -209,7 +209,7 @@ void copies(const Driver& driver, const CallOptions& options, std::size_t kib,
 }  // namespace
 
 std::vector<Figure> measure_calls(const std::string& library, const CallOptions& options) {
-  RawPeer peer(options.transport == "tcp");  // first: it forks
+  RawPeer peer(options.transport == "tcp" || options.transport == "ucx");  // first: it forks
   const Driver driver(library);
   CUcontext context = nullptr;
   CALL(driver, cuInit, 0u);

@@ -104,11 +104,12 @@ int run_calls(Options options) {
       print(options.output, transport, load, measure_in_child(driver, options.calls));
       continue;
     }
-    auto server = tool::LocalServer::start({.bin_folder = bin_folder().string(),
-                                            .memory_limit = "",
-                                            .use_tcp = transport.starts_with("tcp"),
-                                            .use_tls = transport == "tcp-tls",
-                                            .driver = driver});
+    auto server =
+        tool::LocalServer::start({.bin_folder = bin_folder().string(),
+                                  .memory_limit = "",
+                                  .use_tcp = transport.starts_with("tcp") || transport == "ucx",
+                                  .use_tls = transport == "tcp-tls",
+                                  .driver = driver});
     if (!server) {
       std::fprintf(stderr, "sluice-perf: %s\n", server.error().message.c_str());
       return 1;
@@ -135,8 +136,8 @@ int run_channels(const Options& options) {
 
 void add_call_options(CLI::App& app, Options& o) {
   app.add_option("--transport", o.transports,
-                 "shm, unix, tcp, tcp-tls, none (the stand-in driver alone)")
-      ->check(CLI::IsMember({"shm", "unix", "tcp", "tcp-tls", "none"}))
+                 "shm, unix, tcp, tcp-tls, ucx, none (the stand-in driver alone)")
+      ->check(CLI::IsMember({"shm", "unix", "tcp", "tcp-tls", "ucx", "none"}))
       ->delimiter(',');
   app.add_option("--rounds", o.calls.rounds, "synchronised calls per measurement")
       ->check(CLI::Range(1, 100'000'000))

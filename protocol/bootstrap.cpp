@@ -29,7 +29,9 @@ enum class FrameType : std::uint16_t {
   kSharedMemory,
   kSharedMemoryAnswer,
   kResume,
-  kResumed
+  kResumed,
+  kUcxOffer,
+  kUcxResult
 };
 
 using Attributes = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -88,6 +90,7 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(32, m.is_encrypted);
   field(33, m.session_id);
   field(64, m.is_resumable);
+  field(16, m.wants_ucx);
 }
 
 template <class Visitor, class T>
@@ -134,6 +137,21 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
 
 template <class Visitor, class T>
 void fields_of(Visitor&, T&) requires std::is_same_v<std::remove_const_t<T>, Resumed> {}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, UcxOffer> {
+  field(1, m.is_accepted);
+  field(2, m.message);
+  field(3, m.host);
+  field(4, m.port);
+  field(5, m.token);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, UcxResult> {
+  field(1, m.is_connected);
+  field(2, m.message);
+}
 
 // ---- encoding
 
@@ -288,7 +306,8 @@ FrameType type_of(const Frame& frame) {
                 std::is_same_v<std::variant_alternative_t<7, Frame>, Ending> &&
                 std::is_same_v<std::variant_alternative_t<9, Frame>, SharedMemoryAnswer> &&
                 std::is_same_v<std::variant_alternative_t<11, Frame>, Resumed> &&
-                std::variant_size_v<Frame> == 12);
+                std::is_same_v<std::variant_alternative_t<13, Frame>, UcxResult> &&
+                std::variant_size_v<Frame> == 14);
   return static_cast<FrameType>(frame.index() + 1);
 }
 
@@ -356,6 +375,10 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
     }
     case FrameType::kResumed:
       return decode_message<Resumed>(fields);
+    case FrameType::kUcxOffer:
+      return decode_message<UcxOffer>(fields);
+    case FrameType::kUcxResult:
+      return decode_message<UcxResult>(fields);
   }
   return fail(ErrorCode::kProtocol, format("bootstrap frame of unknown type {}", type));
 }

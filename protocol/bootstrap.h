@@ -11,6 +11,8 @@
 //   both             a TLS handshake     if Attach announced it
 //   shim -> worker   SharedMemory        only if Attach announced it; carries the memory's
 //   descriptor worker -> shim   SharedMemoryAnswer
+//   worker -> shim   UcxOffer   only if Attach asked for it: where to connect, and the token
+//   shim -> worker   UcxResult  once it is connected, or not (then this connection is used)
 // After that, that connection carries wire records only, or nothing more if the memory was
 // accepted: the records are there, and the connection tells each end whether the other lives. The
 // first connection stays open, as the life line: FIN or RST = the client is gone; silence is left
@@ -52,6 +54,8 @@ inline constexpr std::uint64_t kFeatureSharedMemory = 8;
 inline constexpr std::uint64_t kFeatureTls = 32;
 /// Connections of a session can be replaced: Resume.
 inline constexpr std::uint64_t kFeatureResume = 64;
+/// The server's workers can be asked for a connection over UCX.
+inline constexpr std::uint64_t kFeatureUcx = 128;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -120,7 +124,8 @@ struct Attach {
   /// frame, which says only whose session is meant.
   std::uint8_t is_encrypted = 0;
   std::uint64_t session_id = 0;
-  std::uint8_t is_resumable = 0;          ///< 1: both ends can replace this connection
+  std::uint8_t is_resumable = 0;  ///< 1: both ends can replace this connection
+  std::uint8_t wants_ucx = 0;     ///< 1: the worker's UcxOffer follows after Attached
 
   bool operator==(const Attach&) const = default;
 };
@@ -140,6 +145,23 @@ struct SharedMemoryAnswer {
   std::string message;  ///< why not
 
   bool operator==(const SharedMemoryAnswer&) const = default;
+};
+
+/// Where the worker listens over UCX, and what every message there must carry.
+struct UcxOffer {
+  std::uint8_t is_accepted = 0;
+  std::string message;  ///< why not
+  std::string host;     ///< numeric
+  std::uint16_t port = 0;
+  std::array<std::uint8_t, 16> token{};
+
+  bool operator==(const UcxOffer&) const = default;
+};
+struct UcxResult {
+  std::uint8_t is_connected = 0;
+  std::string message;  ///< why not
+
+  bool operator==(const UcxResult&) const = default;
 };
 
 struct Ping {
@@ -188,7 +210,7 @@ struct Resumed {
 };
 
 using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending,
-                           SharedMemory, SharedMemoryAnswer, Resume, Resumed>;
+                           SharedMemory, SharedMemoryAnswer, Resume, Resumed, UcxOffer, UcxResult>;
 inline constexpr std::size_t kFrameBytesMax = 256 * 1024;
 inline constexpr std::size_t kDeviceCountMax = 256;      ///< devices in one Welcome
 inline constexpr std::size_t kAttributeCountMax = 1024;  ///< attributes of one device

@@ -114,6 +114,7 @@ void fields(Io& io, AttachData& m) {
   io.flag(m.is_encrypted);
   io.flag(m.is_resumable);
   io.flag(m.survives_reset);
+  io.flag(m.wants_ucx);
 }
 template <class Io>
 void fields(Io& io, Answer& m) {

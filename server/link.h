@@ -31,6 +31,7 @@ struct AttachData {                   ///< carries the data connection's descrip
   bool is_encrypted = false;
   bool is_resumable = false;    ///< ResumeData may replace it
   bool survives_reset = false;  ///< a reset is a cut, not the end
+  bool wants_ucx = false;       ///< the client's next frame on it answers a UcxOffer
 };
 struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;

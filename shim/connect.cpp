@@ -83,6 +83,8 @@ Result<Connection> handshake(const transport::Address& address, wire::Hello hell
   Resumable* const resumable = connection.resumable ? &*connection.resumable : nullptr;
   SLUICE_TRY(connection.channel,
              open_data_channel(address, connection.welcome, choice, is_encrypted, resumable));
+  // Over UCX nothing is resumed.
+  if (resumable != nullptr && resumable->data == nullptr) connection.resumable.reset();
   return connection;
 }
 

@@ -5,6 +5,7 @@
 #include "protocol/frame_io.h"
 #include "shim/encrypted_stream.h"
 #include "shim/expect_frame.h"
+#include "shim/ucx_channel.h"
 #include "transport/shm/memory.h"
 
 #include <optional>
@@ -39,12 +40,13 @@ Result<TransportChoice> parse_transport(const std::string& text, const Address& 
   if (text == "shm" && is_unix) return TransportChoice::kShm;
   if (text == "unix" && is_unix) return TransportChoice::kUnix;
   if (text == "tcp" && !is_unix) return TransportChoice::kTcp;
-  if (text != "shm" && text != "unix" && text != "tcp")
+  if (text == "ucx" && !is_unix) return TransportChoice::kUcx;
+  if (text != "shm" && text != "unix" && text != "tcp" && text != "ucx")
     return fail(ErrorCode::kInvalidArgument,
-                format("SLUICE_TRANSPORT: \"{}\" is no transport (shm, unix, tcp)", text));
+                format("SLUICE_TRANSPORT: \"{}\" is no transport (shm, unix, tcp, ucx)", text));
   return fail(ErrorCode::kInvalidArgument,
               format("SLUICE_TRANSPORT={}: not possible with this server address; {}", text,
-                     is_unix ? "tcp needs HOST[:PORT]"
+                     is_unix ? "tcp and ucx need HOST[:PORT]"
                              : "shm and unix need a server on this host, unix:PATH"));
 }
 
@@ -53,6 +55,10 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
                                                               TransportChoice choice,
                                                               bool is_encrypted,
                                                               Resumable* resumable) {
+  if (is_encrypted && choice == TransportChoice::kUcx)
+    return fail(ErrorCode::kInvalidArgument,
+                "SLUICE_TRANSPORT=ucx: RDMA encrypts nothing, and this session is encrypted; leave "
+                "the choice automatic, or set SLUICE_TLS=off if the server allows it");
   if (is_encrypted) {
     SLUICE_TRY(auto stream, open_encrypted_stream(address, welcome));
     return transport::make_stream_channel(std::move(stream));
@@ -66,6 +72,7 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
     SLUICE_LOG_WARN("session", "No shared memory with the server, its socket is used: {}", why);
     return {};
   };
+  SLUICE_TRY(auto* const ucx, choose_ucx(address, welcome, choice));
   // Made before anything is said: a limit of this host must not cost the session.
   std::optional<transport::shm::Made> memory;
   if (tries_memory) {
@@ -79,9 +86,11 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
   wire::Attach attach;
   attach.session_key = welcome.session_key;
   attach.offers_shared_memory = memory ? 1 : 0;
-  attach.is_resumable = resumable != nullptr ? 1 : 0;
+  attach.is_resumable = ucx == nullptr && resumable != nullptr ? 1 : 0;
+  attach.wants_ucx = ucx != nullptr ? 1 : 0;
   SLUICE_CHECK(wire::write_frame(socket.get(), attach));
   SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(socket.get()));
+  if (ucx != nullptr) return open_ucx_channel(*ucx, std::move(socket), choice);
   if (resumable != nullptr) {
     auto stream = std::make_unique<transport::ResumableStream>(
         transport::make_socket_stream(std::move(socket)), resumable->survives_reset);

@@ -1,5 +1,5 @@
 // The client's end of the data connection, over the transport that fits: memory shared with the
-// worker if the server is on this host, else the socket.
+// worker if the server is on this host, RDMA if both hosts have it, else the socket.
 #pragma once
 
 #include "common/fd.h"
@@ -13,7 +13,7 @@
 
 namespace sluice::shim {
 
-enum class TransportChoice { kAutomatic, kShm, kUnix, kTcp };
+enum class TransportChoice { kAutomatic, kShm, kUnix, kTcp, kUcx };
 
 /// SLUICE_TRANSPORT; empty is automatic. Err(kInvalidArgument): no such transport, or none that
 /// leads to this address.

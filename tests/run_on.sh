@@ -1,7 +1,7 @@
 #!/bin/bash
 # run_on.sh BUILD_DIR TARGET PROGRAM ARGS...: runs a program on one conformance target:
 #   driver (softgpu in the process) | driver+strict (the same, SOFTGPU_STRICT=1) | shim+loop (worker in the process) |
-#   shim+shm | shim+unix | shim+tcp | shim+tls (sluice run --local)
+#   shim+shm | shim+unix | shim+tcp | shim+tls | shim+ucx (sluice run --local; UCX over its own TCP)
 set -eu
 build=$(realpath "$1"); target=$2; shift 2
 export SLUICE_TEST_TARGET=$target
@@ -27,5 +27,7 @@ case $target in
   shim+unix) "$build/bin/sluice" run --local --transport unix $audit -- "$@" ;;
   shim+tcp) "$build/bin/sluice" run --local --transport tcp $audit -- "$@" ;;
   shim+tls) "$build/bin/sluice" run --local --transport tcp --tls on $audit -- "$@" ;;
-  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+shm, shim+unix, shim+tcp, shim+tls)" >&2; exit 2 ;;
+  shim+ucx) UCX_TLS=tcp UCX_NET_DEVICES=lo "$build/bin/sluice" run --local --transport ucx $audit -- "$@" ;;
+  *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+shm, shim+unix, shim+tcp, shim+tls, shim+ucx)" >&2
+     exit 2 ;;
 esac

@@ -20,6 +20,11 @@ std::string host_name() {
   return name;
 }
 
+/// Nothing encrypts what travels by RDMA: a server that requires encryption must say no here.
+bool may_use_ucx(const config::Config& config) {
+  return !config.require_encryption;
+}
+
 }  // namespace
 
 void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello) {
@@ -88,6 +93,7 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   welcome.protocol_version = wire::kProtocolVersion;
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
                          wire::kFeatureSharedMemory | wire::kFeatureTls | wire::kFeatureResume;
+  if (may_use_ucx(options_.config)) welcome.feature_bits |= wire::kFeatureUcx;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
   welcome.heartbeat_ms = static_cast<std::uint32_t>(options_.config.heartbeat.count());
@@ -117,8 +123,10 @@ void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach
     if (!send(*client, wire::Attached{}) ||
         !link::send_message(
             session->worker.link.get(),
-            link::AttachData{attach.offers_shared_memory != 0, session->is_resumable,
-                             options_.config.resume_on_reset},
+            link::AttachData{.offers_shared_memory = attach.offers_shared_memory != 0,
+                             .is_resumable = session->is_resumable,
+                             .survives_reset = options_.config.resume_on_reset,
+                             .wants_ucx = attach.wants_ucx != 0 && may_use_ucx(options_.config)},
             client->fd.get())) {
       close_client(client);
       return end_session(session);

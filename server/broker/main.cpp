@@ -3,6 +3,7 @@
 #include "server/broker/broker.h"
 #include "server/config/config.h"
 #include "server/control/service.h"
+#include "transport/ucx/library.h"
 
 #include <CLI/CLI.hpp>
 #include <dlfcn.h>
@@ -56,7 +57,7 @@ struct Options {
   std::string config_file, driver, log_level, stats_file, worker;
   std::vector<std::string> listen;
   int ready_fd = -1;
-  bool is_check_only = false;
+  bool is_check_only = false, lists_transports = false;
 };
 
 /// The file with the command line on top; also what SIGHUP reads again.
@@ -123,6 +124,14 @@ int serve(const Options& options, config::Config configuration) {
   return 1;
 }
 
+/// What this machine can carry sessions over; who gets what is agreed with each client.
+void list_transports() {
+  std::printf("shm   clients on this host\nunix  clients on this host\ntcp   clients anywhere\n");
+  const auto ucx = transport::ucx::describe_host();
+  std::printf("ucx   %s%s\n", ucx ? "clients with RDMA: " : "no: ",
+              ucx ? ucx->c_str() : ucx.error().message.c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -145,11 +154,17 @@ int main(int argc, char** argv) {
   app.add_option("--print-ready-fd", options.ready_fd,
                  "write \"ready ADDRESSES\" to this descriptor when serving");
   app.add_flag("--check", options.is_check_only, "check the configuration and exit");
+  app.add_flag("--list-transports", options.lists_transports,
+               "say what can carry sessions on this machine, and why not what cannot, and exit");
   app.set_version_flag("--version", "sluiced 0.1.0");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (options.lists_transports) {
+    list_transports();
+    return 0;
   }
   auto configuration = configuration_of(options);
   if (!configuration) return refuse(configuration.error());

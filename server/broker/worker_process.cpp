@@ -17,15 +17,15 @@
 namespace sluice::server {
 namespace {
 
-/// What a worker inherits: how to find libraries and how softgpu and the log are set; nothing that
-/// a client could have meant.
+/// What a worker inherits: how to find libraries and how softgpu, UCX and the log are set; nothing
+/// that a client could have meant.
 std::vector<std::string> worker_environment() {
   std::vector<std::string> out;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     for (const std::string_view prefix :
          {"PATH=", "HOME=", "LD_LIBRARY_PATH=", "SOFTGPU_", "SLUICE_LOG", "CUDA_MPS_", "NVIDIA_",
-          "ASAN_OPTIONS=", "TSAN_OPTIONS="})
+          "UCX_", "ASAN_OPTIONS=", "TSAN_OPTIONS="})
       if (text.starts_with(prefix)) out.emplace_back(text);
   }
   return out;

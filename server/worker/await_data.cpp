@@ -108,7 +108,8 @@ Result<std::unique_ptr<transport::Channel>> await_data_channel(int link_fd,
     if (attach->is_resumable)
       return resumption.open(std::move(received.passed), attach->survives_reset);
     if (!attach->is_encrypted)
-      return open_data_channel(std::move(received.passed), attach->offers_shared_memory);
+      return open_data_channel(std::move(received.passed), attach->offers_shared_memory,
+                               attach->wants_ucx);
     SLUICE_CHECK(candidates.add(std::move(received.passed)));
   }
 }

@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "protocol/frame_io.h"
+#include "server/worker/ucx_channel.h"
 #include "transport/shm/memory.h"
 
 namespace sluice::server {
@@ -22,8 +23,9 @@ Result<transport::shm::Mapping> take_memory(const wire::SharedMemory& offer, con
 
 }  // namespace
 
-Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket,
-                                                              bool offers_shared_memory) {
+Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket, bool offers_shared_memory,
+                                                              bool wants_ucx) {
+  if (wants_ucx) return open_ucx_channel(std::move(socket));
   if (!offers_shared_memory) return transport::make_socket_channel(std::move(socket));
   const auto deadline = transport::Clock::now() + kOfferTimeout;
   Fd memory;

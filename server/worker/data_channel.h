@@ -12,6 +12,8 @@ namespace sluice::server {
 
 /// Err: the client broke the protocol or is gone. Memory that cannot be taken is refused to the
 /// client, with one line in the log, and the socket carries the session.
-Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket, bool offers_shared_memory);
+/// The same with UCX, for which the client asks (server/worker/ucx_channel.h).
+Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket, bool offers_shared_memory,
+                                                              bool wants_ucx = false);
 
 }  // namespace sluice::server

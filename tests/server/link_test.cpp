@@ -69,8 +69,14 @@ TEST_F(LinkTest, PassesADescriptor) {
   const Fd read_end(pipe_ends[0]);
   const Fd write_end(pipe_ends[1]);
   round_trip(AttachData{}, write_end.get());
-  const AttachData out = round_trip(AttachData{true, true, true}, write_end.get());
-  EXPECT_TRUE(out.offers_shared_memory && out.is_resumable && out.survives_reset);
+  const AttachData out = round_trip(AttachData{.offers_shared_memory = true,
+                                               .is_encrypted = true,
+                                               .is_resumable = true,
+                                               .survives_reset = true,
+                                               .wants_ucx = true},
+                                    write_end.get());
+  EXPECT_TRUE(out.offers_shared_memory && out.is_encrypted && out.is_resumable &&
+              out.survives_reset && out.wants_ucx);
   ASSERT_TRUE(passed_.valid());
   EXPECT_EQ(1, ::write(passed_.get(), "x", 1));
   char c = 0;

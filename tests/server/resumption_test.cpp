@@ -15,7 +15,7 @@ class ResumptionTest : public BrokerFixture {
     client.life_line.say(hello_of("good"));
     client.welcome = client.life_line.hear_a<wire::Welcome>().value();
     client.data = connect();
-    client.data.say(wire::Attach{client.welcome.session_key, 0, 1});
+    client.data.say(wire::Attach{.session_key = client.welcome.session_key, .is_resumable = 1});
     EXPECT_TRUE(client.data.hear_a<wire::Attached>().has_value());
     return client;
   }

@@ -31,8 +31,10 @@ TEST(TransportChoice, FitsTheAddressOrIsRefused) {
   EXPECT_EQ(parse_transport("shm", here).value(), TransportChoice::kShm);
   EXPECT_EQ(parse_transport("unix", here).value(), TransportChoice::kUnix);
   EXPECT_EQ(parse_transport("tcp", there).value(), TransportChoice::kTcp);
-  for (const auto& [text, address] : {std::pair{"tcp", here}, std::pair{"shm", there},
-                                      std::pair{"unix", there}, std::pair{"pigeon", here}}) {
+  EXPECT_EQ(parse_transport("ucx", there).value(), TransportChoice::kUcx);
+  for (const auto& [text, address] :
+       {std::pair{"tcp", here}, std::pair{"ucx", here}, std::pair{"shm", there},
+        std::pair{"unix", there}, std::pair{"pigeon", here}}) {
     const auto choice = parse_transport(text, address);
     ASSERT_FALSE(choice) << text;
     EXPECT_NE(choice.error().message.find("SLUICE_TRANSPORT"), std::string::npos);

@@ -281,6 +281,12 @@ class Mistakes(ServerCase):
             self.refused(run(f"{BUILD}/bin/sluicectl", "config", "check", self.write("bad.toml", config)), 2, *words)
             self.refused(self.sluiced(config, "--check"), 2, *words)
 
+    def test_lists_what_can_carry_sessions(self):
+        out = run(f"{BUILD}/bin/sluiced", "--list-transports")
+        self.assertEqual(0, out.returncode, out.stderr)
+        for line in ("^shm ", "^unix ", "^tcp ", "^ucx +(no: |clients with RDMA: )"):
+            self.assertRegex(out.stdout, "(?m)" + line)
+
     def test_network_listening_needs_a_decision(self):
         config = f'[server]\nlisten = ["0.0.0.0:0"]\n[[tenant]]\nname = "a"\ntoken_file = "{self.token}"\n'
         self.refused(self.sluiced(config), 2, "allow_plaintext_network")
@@ -380,6 +386,17 @@ class Doctor(ServerCase):
         self.assertIn("no-such-interpreter", out.stdout)
         self.assertEqual(127, self.doctor("--local", "--", "no-such-program").returncode)
         self.assertEqual(2, self.doctor("--", PROGRAM).returncode)
+
+    def test_says_what_would_carry_the_calls_and_why_nothing_better(self):
+        account = ["--tenant", "a", "--token-file", self.token]
+        self.assertRegex(self.doctor("--server", self.unix, *account).stdout, "transport +shm")
+        out = self.doctor("--server", self.tcp, *account).stdout
+        # On a machine with RDMA the same line says that it would be used.
+        self.assertRegex(out, "transport +(tcp; not ucx: .*no RDMA device|ucx if the server)")
+        env = {"SLUICE_TRANSPORT": "ucx", "UCX_TLS": "ud"}
+        out = self.doctor("--server", self.tcp, *account, env=env)
+        self.assertEqual(2, out.returncode, out.stdout)
+        self.assertIn("UCX_TLS=ud", out.stdout)
 
     def test_checking_makes_no_session(self):
         before = open(self.log.name, encoding="utf-8").read().count("session opened")

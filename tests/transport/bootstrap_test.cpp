@@ -63,6 +63,7 @@ std::vector<Frame> examples() {
           Resume{7, key(), 1ull << 50, Resume::Line::kData, 12},
           Resumed{},
           Refusal{RefusalCode::kUnknownSession, "the server was restarted"},
+          Attach{.session_key = key(), .wants_ucx = 1},
           Attached{},
           Ping{1ull << 40},
           Pong{1ull << 41, 250},
@@ -70,6 +71,10 @@ std::vector<Frame> examples() {
           SharedMemory{3},
           SharedMemoryAnswer{1, ""},
           SharedMemoryAnswer{0, "no memory"},
+          UcxOffer{1, "", "10.9.0.1", 7628, {1, 2, 3}},
+          UcxOffer{0, "no device", "", 0, {}},
+          UcxResult{1, ""},
+          UcxResult{0, "no answer"},
           Hello{},
           Welcome{},
           Refusal{}};

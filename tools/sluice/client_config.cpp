@@ -28,8 +28,9 @@ Status check(const config::Section& s, const toml::table& table, const ClientCon
   if (!c.memory.empty())
     if (const auto size = config::parse_size(c.memory); !size)
       return s.wrong(*table.get("memory"), "memory", size.error());
-  if (!c.transport.empty() && c.transport != "shm" && c.transport != "unix" && c.transport != "tcp")
-    return s.wrong(*table.get("transport"), "transport", "\"shm\", \"unix\" or \"tcp\"");
+  if (!c.transport.empty() && c.transport != "shm" && c.transport != "unix" &&
+      c.transport != "tcp" && c.transport != "ucx")
+    return s.wrong(*table.get("transport"), "transport", "\"shm\", \"unix\", \"tcp\" or \"ucx\"");
   if (!c.tls.mode.empty())
     if (const auto mode = transport::tls::check({c.tls.mode, "", "", ""}); !mode)
       return s.wrong(*table.get("tls"), "tls", mode.error());

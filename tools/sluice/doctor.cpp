@@ -4,6 +4,7 @@
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/preflight.h"
 #include "tools/sluice/probe.h"
+#include "transport/ucx/library.h"
 
 #include <unistd.h>
 
@@ -55,6 +56,22 @@ void check_server(const Settings& settings, Findings& findings) {
                 settings.server + " (" + *node + ") lets tenant \"" + target->tenant + "\" in");
 }
 
+/// What would carry the calls, and why not something better.
+void check_transport(const Settings& settings, Findings& findings) {
+  const bool is_unix = settings.is_local || settings.server.starts_with("unix:");
+  const std::string& wish = settings.transport;
+  if (wish.empty() && is_unix)
+    return findings.good("transport", "shm (the server is on this host)");
+  if (!wish.empty() && wish != "ucx") return findings.good("transport", wish + " (as chosen)");
+  const auto ucx = transport::ucx::describe_host();
+  if (ucx)
+    return findings.good("transport", wish.empty()
+                                          ? "ucx if the server has RDMA, too, else tcp: " + *ucx
+                                          : "ucx (as chosen): " + *ucx);
+  if (wish.empty()) return findings.good("transport", "tcp; not ucx: " + ucx.error().message);
+  findings.bad("transport", kExitUsage, "ucx: " + ucx.error().message);
+}
+
 void check_program(const std::string& program, Findings& findings) {
   const Preflight checked = preflight(program);
   for (std::size_t i = 0; i < checked.files.size(); ++i) {
@@ -81,6 +98,7 @@ int doctor(Settings settings) {
                                        : settings.config_file);
   }
   check_libraries(findings);
+  if (settings.is_local || !settings.server.empty()) check_transport(settings, findings);
   if (!settings.is_local) check_server(settings, findings);
   if (!settings.command.empty()) check_program(settings.command[0], findings);
   return findings.code();

@@ -73,9 +73,10 @@ void add_program(CLI::App& command, Settings& s) {
 void add_run_options(CLI::App& run, Settings& s) {
   run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB")
       ->type_name("SIZE");
-  run.add_option("--transport", s.transport,
-                 "shm, unix or tcp; shm and unix need a server on this host (default: the best)")
-      ->check(CLI::IsMember({"shm", "unix", "tcp"}));
+  run.add_option(
+         "--transport", s.transport,
+         "shm, unix, tcp or ucx; shm and unix need a server on this host (default: the best)")
+      ->check(CLI::IsMember({"shm", "unix", "tcp", "ucx"}));
   run.add_option("--log", s.log, "SLUICE_LOG for the program: trace, debug, info, warn, error, off")
       ->type_name("LEVEL");
   run.add_flag("--no-audit", s.has_no_audit,

@@ -110,9 +110,11 @@ std::optional<std::string> cannot_be_reached(const Settings& settings, int* code
            "HOST[:PORT] or --server unix:PATH, or set SLUICE_SERVER, or server in "
            "~/.config/sluice/config.toml";
   const bool is_unix = settings.server.starts_with("unix:");
-  if (!settings.transport.empty() && (settings.transport == "tcp") == is_unix)
+  if (!settings.transport.empty() &&
+      (settings.transport == "tcp" || settings.transport == "ucx") == is_unix)
     return "--transport " + settings.transport + " does not lead to " + settings.server +
-           (is_unix ? "; tcp needs HOST[:PORT]" : "; it needs a server on this host, unix:PATH");
+           (is_unix ? "; tcp and ucx need HOST[:PORT]"
+                    : "; it needs a server on this host, unix:PATH");
   const auto target = target_of(settings);
   if (!target) return target.error().message;
   *code = kExitServer;
@@ -134,11 +136,12 @@ int run(Settings settings) {
   const std::string& path = checked.files[0];
   std::optional<LocalServer> local;
   if (settings.is_local) {
-    auto started = LocalServer::start({.bin_folder = bin.string(),
-                                       .memory_limit = settings.memory,
-                                       .use_tcp = settings.transport == "tcp",
-                                       .use_tls = settings.tls.mode == "on",
-                                       .driver = ""});
+    auto started =
+        LocalServer::start({.bin_folder = bin.string(),
+                            .memory_limit = settings.memory,
+                            .use_tcp = settings.transport == "tcp" || settings.transport == "ucx",
+                            .use_tls = settings.tls.mode == "on",
+                            .driver = ""});
     if (!started) return refuse(kExitServer, started.error().message);
     local.emplace(std::move(*started));
     settings.server = local->address();
