@@ -80,6 +80,10 @@ TEST_F(Errors, AFailedRecordEndsTheWaitForWhatItShouldHaveBrought) {
   // complete it.
   start([](FakeServer& server, const Received& record) {
     const auto opcode = static_cast<wire::Opcode>(record.header.opcode);
+    if (opcode == wire::Opcode::stream_query) {  // so that a marker is what tells
+      server.reply(record, std::uint64_t{0}, {}, CUDA_ERROR_NOT_READY);
+      return true;
+    }
     if (opcode != wire::Opcode::event_record && opcode != wire::Opcode::stream_marker &&
         opcode != wire::Opcode::copy_d2h && opcode != wire::Opcode::host_func)
       return false;
