@@ -14,8 +14,8 @@ namespace sluice::transport::testing {
 struct Pair {
   std::unique_ptr<Channel> client, server;
 };
-/// Kinds: loop, unix, tcp, tcp_tls, tcp_resumable, shm, ucx_tcp (where UCX is), ucx_rc (with an RDMA
-/// device); with the suffix "_faulty" both ends send and deliver in odd pieces, with delays.
+/// Kinds: loop, unix, tcp, tcp_tls, tcp_resumable, shm, ucx_tcp (where UCX is), ucx_rc (with an
+/// RDMA device); with the suffix "_faulty" both ends send and deliver in odd pieces, with delays.
 Pair make_pair(const std::string& kind);
 /// The kinds over UCX that this build and this machine have.
 std::vector<std::string> ucx_kinds();
