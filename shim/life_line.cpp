@@ -33,7 +33,7 @@ LifeLine::Heartbeat LifeLine::heartbeat_of(const wire::Welcome& welcome) {
 
 LifeLine::LifeLine(std::unique_ptr<ByteStream> stream, Heartbeat heartbeat,
                    std::optional<Resumable> resumable)
-    : stream_(std::move(stream)), heartbeat_(heartbeat) {
+    : heartbeat_(heartbeat), stream_(std::move(stream)) {
   if (resumable)
     resumption_ = std::make_unique<Resumption>(
         std::move(*resumable), [this](Fd replacement) { take(std::move(replacement)); });
