@@ -1,5 +1,6 @@
 """A sluiced on the software GPU for one test, its sluicectl, and clients that hold a session. SLUICE_BUILD names the build
 folder, SLUICE_HOLD the program that holds memory until it reads a line."""
+import hashlib
 import json
 import os
 import shutil
@@ -36,6 +37,15 @@ def run(*command, env=None):
                           stderr=subprocess.PIPE, text=True, timeout=60, check=False)
 
 
+CABLE_TENANT = "without-token"
+CABLE_TENANT_TEXT = f"""
+[[tenant]]
+name = "{CABLE_TENANT}"
+memory_limit = "256MiB"
+token_sha256 = "{hashlib.sha256(b"").hexdigest()}"
+"""
+
+
 class Server:
     """sluiced with tenant "a" of 256 MiB."""
 
@@ -60,6 +70,7 @@ stats_file = "{self.folder}/stats"
 name = "a"
 memory_limit = "256MiB"
 token_file = "{self.token}"
+{"" if "127.0.0.1" in listen else CABLE_TENANT_TEXT}
 {rest}
 """
 
@@ -120,8 +131,12 @@ token_file = "{self.token}"
         return json.loads(out.stdout)
 
     def start_client(self, *command, server=None, prefix=(), env=None):
-        """A program with the shim, once it has said "ready"."""
-        env = clean_environment({"SLUICE_SERVER": server or self.unix, "SLUICE_TENANT": "a", "SLUICE_TOKEN_FILE": self.token,
+        """A program with the shim, once it has said "ready". Over a cable it is the tenant without a token: no client
+        sends one in the clear."""
+        is_far = server is not None and server == self.tcp and not server.startswith("127.")
+        who = ({"SLUICE_TENANT": CABLE_TENANT, "SLUICE_TLS": "off"} if is_far else
+               {"SLUICE_TENANT": "a", "SLUICE_TOKEN_FILE": self.token})
+        env = clean_environment({"SLUICE_SERVER": server or self.unix, **who,
                                  "LD_LIBRARY_PATH": f"{BUILD}/lib/sluice", "SLUICE_LOG": "warn", **(env or {})})
         client = subprocess.Popen([*prefix, *command], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True)
