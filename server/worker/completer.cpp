@@ -258,7 +258,9 @@ void Completer::run() {
     if (has_acted) {
       restart();
     } else if (outstanding() == 0) {
-      changed_.wait(lock, has_news);
+      // Not for news: the decode thread may have taken those over, unfinished, in a sweep of its
+      // own before this thread is awake.
+      changed_.wait(lock, [this] { return is_stopping_ || outstanding() != 0; });
       restart();
     } else if (Clock::now() - busy_since <= kSpin) {
       lock.unlock();

@@ -177,6 +177,26 @@ TEST_F(WorkerOrder, ServesAnIdleStreamWhileAnotherIsBusy) {
   await([&](const Received& r) { return r.is_reply_to(busy); });
 }
 
+TEST_F(WorkerOrder, AnswersAWaitThatIsFollowedByOneOfAnIdleStream) {
+  // The decode thread answers the second one itself, and takes the first one over on the way,
+  // before the completer's thread is awake: that must not go back to sleep then.
+  start();
+  create_stream(2);
+  create_stream(3);
+  settle();
+  const CUstream busy_stream = driver_.streams().at(0);
+  driver_.hold();
+  for (int round = 0; round < 200; ++round) {
+    memset(2);
+    const std::uint64_t busy = ask_stream_wait(2);
+    const std::uint64_t idle = ask_stream_wait(3);
+    await([&](const Received& r) { return r.is_reply_to(idle); });
+    driver_.finish(busy_stream);
+    await([&](const Received& r) { return r.is_reply_to(busy); });
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
+}
+
 TEST_F(WorkerOrder, AsksOnlyStreamsThatHaveWork) {
   start();
   for (std::uint64_t id = 2; id < 34; ++id) {

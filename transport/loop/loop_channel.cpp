@@ -1,6 +1,6 @@
 // Two ends in one process: a bounded byte queue in each direction, so that back-pressure is as real
 // as on a socket.
-#include "transport/transport.h"
+#include "transport/batching_channel.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -68,42 +68,15 @@ class ByteQueue {
 // shared_ptr: both ends share the two queues, whichever lives longer is last.
 using Queue = std::shared_ptr<ByteQueue>;
 
-/// batch_ and used_ belong to the sending side, taken_ and delivered_ to the receiving side.
-class LoopChannel final : public Channel {
+/// batch_ belongs to the sending side, taken_ and delivered_ to the receiving side.
+class LoopChannel final : public BatchingChannel {
  public:
-  LoopChannel(Queue out, Queue in)
-      : out_(std::move(out)), in_(std::move(in)), batch_(kBatchBytes) {}
+  LoopChannel(Queue out, Queue in) : out_(std::move(out)), in_(std::move(in)), batch_(kBatchBytes) {
+    gather_in(batch_);
+  }
   ~LoopChannel() override { close_queues(); }
   LoopChannel(const LoopChannel&) = delete;
   LoopChannel& operator=(const LoopChannel&) = delete;
-
-  std::span<std::byte> reserve(std::size_t bytes) override {
-    if (bytes > batch_.size() || !send_status_) return {};
-    if (used_ + bytes > batch_.size() && !flush()) return {};
-    return {batch_.data() + used_, bytes};
-  }
-
-  void commit(std::size_t bytes, FlushHint hint) override {
-    used_ += bytes;
-    const bool is_due =
-        hint == FlushHint::kNow || (hint == FlushHint::kSoon && used_ >= kSoonBytes);
-    if (is_due)
-      static_cast<void>(
-          flush());  // send_status_ keeps the failure for the next reserve() and flush()
-  }
-
-  Status flush() override {
-    if (send_status_) send_status_ = out_->push({batch_.data(), used_});
-    used_ = 0;
-    return send_status_;
-  }
-
-  [[nodiscard]] std::size_t unflushed_bytes() const override { return used_; }
-
-  Status write_through(std::span<const std::byte> bytes) override {
-    SLUICE_CHECK(flush());
-    return send_status_ = out_->push(bytes);
-  }
 
   Result<std::size_t> poll(RecvSink& sink, std::size_t budget_bytes) override {
     if (delivered_ == taken_.size()) {
@@ -132,6 +105,7 @@ class LoopChannel final : public Channel {
   void abandon_in_child() noexcept override {}
 
  private:
+  Status send_batch(std::span<const std::byte> batch) override { return out_->push(batch); }
   void close_queues() noexcept {
     out_->close();
     in_->close();
@@ -139,8 +113,6 @@ class LoopChannel final : public Channel {
 
   Queue out_, in_;
   std::vector<std::byte> batch_;
-  std::size_t used_ = 0;
-  Status send_status_;  ///< the first failure stays
   std::vector<std::byte> taken_;
   std::size_t delivered_ = 0;
 };

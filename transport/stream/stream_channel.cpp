@@ -1,11 +1,11 @@
 // A channel over a stream of bytes. Payloads go through one small send buffer that stays hot in the
 // cache: handing large, cold user buffers to the host kernel costs several times more than copying
 // them through it (measured: bench/transport_bench.cpp).
+#include "transport/batching_channel.h"
 #include "transport/stream/byte_stream.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <vector>
 
 namespace sluice::transport {
@@ -15,46 +15,12 @@ constexpr std::size_t kSendBufferBytes = 64 * 1024;
 static_assert(kSendBufferBytes <= ByteStream::kLentBytesMin);
 constexpr std::size_t kReceiveBufferBytes = 256 * 1024;
 
-/// The sending members belong to the sending side, receive_ to the receiving side.
-class StreamChannel final : public Channel {
+/// own_send_ belongs to the sending side, receive_ to the receiving side.
+class StreamChannel final : public BatchingChannel {
  public:
   explicit StreamChannel(std::unique_ptr<ByteStream> stream)
       : stream_(std::move(stream)), receive_(kReceiveBufferBytes) {
-    renew_send_buffer();
-  }
-
-  std::span<std::byte> reserve(std::size_t bytes) override {
-    if (bytes > send_.size() || !send_status_) return {};
-    if (used_ + bytes > send_.size() && !flush()) return {};
-    return {send_.data() + used_, bytes};
-  }
-
-  void commit(std::size_t bytes, FlushHint hint) override {
-    used_ += bytes;
-    const bool is_due =
-        hint == FlushHint::kNow || (hint == FlushHint::kSoon && used_ >= kSoonBytes);
-    if (is_due)
-      static_cast<void>(
-          flush());  // send_status_ keeps the failure for the next reserve() and flush()
-  }
-
-  Status flush() override {
-    if (send_status_) send_status_ = send_all({send_.data(), used_});
-    if (used_ > 0) renew_send_buffer();
-    return send_status_;
-  }
-
-  [[nodiscard]] std::size_t unflushed_bytes() const override { return used_; }
-
-  Status write_through(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const std::size_t piece = std::min(bytes.size(), send_.size() - used_);
-      std::memcpy(send_.data() + used_, bytes.data(), piece);
-      used_ += piece;
-      bytes = bytes.subspan(piece);
-      if (used_ == send_.size()) SLUICE_CHECK(flush());
-    }
-    return flush();
+    gather_in(send_buffer());
   }
 
   Result<std::size_t> poll(RecvSink& sink, std::size_t budget_bytes) override {
@@ -93,7 +59,7 @@ class StreamChannel final : public Channel {
   void abandon_in_child() noexcept override { stream_->abandon_in_child(); }
 
  private:
-  Status send_all(std::span<const std::byte> bytes) {
+  Status send_batch(std::span<const std::byte> bytes) override {
     if (is_closed_) return fail(ErrorCode::kPeerClosed, "sending: this channel is closed");
     while (!bytes.empty()) {
       SLUICE_TRY(const std::size_t sent, stream_->send_some(bytes));
@@ -105,22 +71,20 @@ class StreamChannel final : public Channel {
     return {};
   }
 
-  void renew_send_buffer() {
-    used_ = 0;
-    send_ = stream_->send_buffer();
-    if (send_.empty()) {
+  std::span<std::byte> next_batch(std::span<std::byte> /*sent*/) override { return send_buffer(); }
+
+  std::span<std::byte> send_buffer() {
+    std::span<std::byte> lent = stream_->send_buffer();
+    if (lent.empty()) {
       own_send_.resize(kSendBufferBytes);
-      send_ = own_send_;
+      lent = own_send_;
     }
-    send_ = send_.first(kSendBufferBytes);
+    return lent.first(kSendBufferBytes);
   }
 
   std::unique_ptr<ByteStream> stream_;
   std::atomic<bool> is_closed_{false};
   std::vector<std::byte> own_send_;  ///< if the stream lends none
-  std::span<std::byte> send_;
-  std::size_t used_ = 0;
-  Status send_status_;  ///< the first failure stays
   std::vector<std::byte> receive_;
 };
 

@@ -1,9 +1,9 @@
 // The channel over a wire. Payloads go through one small send buffer, so that UCX never holds
 // memory of the application.
+#include "transport/batching_channel.h"
 #include "transport/ucx/plugin/ends.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 namespace sluice::transport::ucx {
@@ -12,52 +12,18 @@ namespace {
 constexpr std::size_t kSendBufferBytes = 64 * 1024;
 constexpr std::size_t kReadPieceBytes = 64 * 1024;
 
-class UcxChannel final : public Channel {
+class UcxChannel final : public BatchingChannel {
  public:
   explicit UcxChannel(std::unique_ptr<Wire> wire)
-      : send_(kSendBufferBytes), wire_(std::move(wire)) {}
+      : send_(kSendBufferBytes), wire_(std::move(wire)) {
+    gather_in(send_);
+  }
   ~UcxChannel() override {
     UcxChannel::close();
     if (!wire_->is_here()) static_cast<void>(wire_.release());  // a forked child
   }
   UcxChannel(const UcxChannel&) = delete;
   UcxChannel& operator=(const UcxChannel&) = delete;
-
-  std::span<std::byte> reserve(std::size_t bytes) override {
-    if (bytes > send_.size() || !send_status_) return {};
-    if (used_ + bytes > send_.size() && !flush()) return {};
-    return {send_.data() + used_, bytes};
-  }
-
-  void commit(std::size_t bytes, FlushHint hint) override {
-    used_ += bytes;
-    const bool is_due =
-        hint == FlushHint::kNow || (hint == FlushHint::kSoon && used_ >= kSoonBytes);
-    if (is_due) static_cast<void>(flush());  // send_status_ keeps the failure
-  }
-
-  Status flush() override {
-    if (send_status_) {
-      Wire::Lock lock = wire_->lock();
-      send_status_ = wire_->is_send_over() ? Status(fail(wire_->why_over("sending")))
-                                           : wire_->send(lock, {send_.data(), used_});
-    }
-    used_ = 0;
-    return send_status_;
-  }
-
-  [[nodiscard]] std::size_t unflushed_bytes() const override { return used_; }
-
-  Status write_through(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const std::size_t piece = std::min(bytes.size(), send_.size() - used_);
-      std::memcpy(send_.data() + used_, bytes.data(), piece);
-      used_ += piece;
-      bytes = bytes.subspan(piece);
-      if (used_ == send_.size()) SLUICE_CHECK(flush());
-    }
-    return flush();
-  }
 
   Result<std::size_t> poll(RecvSink& sink, std::size_t budget_bytes) override {
     std::size_t total = 0;
@@ -107,9 +73,13 @@ class UcxChannel final : public Channel {
   void abandon_in_child() noexcept override { wire_->keep_life_line(Fd()); }
 
  private:
+  Status send_batch(std::span<const std::byte> batch) override {
+    Wire::Lock lock = wire_->lock();
+    if (wire_->is_send_over()) return fail(wire_->why_over("sending"));
+    return wire_->send(lock, batch);
+  }
+
   std::vector<std::byte> send_;  ///< outlives the wire, which may still point into it
-  std::size_t used_ = 0;
-  Status send_status_;  ///< the first failure stays
   std::unique_ptr<Wire> wire_;
 };
 
