@@ -3,10 +3,9 @@
 #include "joining_thread.h"
 #include "protocol/frame_io.h"
 #include "shim/ucx_channel.h"
-#include "transport/ucx/library.h"
+#include "ucx_agreement.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <cstdlib>
 
@@ -21,21 +20,8 @@ wire::Welcome welcome(std::uint64_t features) {
   return out;
 }
 
-class UcxShim : public ::testing::Test {
+class UcxShim : public transport::testing::UcxAgreement {
  protected:
-  UcxShim() {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    client_.reset(ends[0]);
-    server_.reset(ends[1]);
-    ::setenv("UCX_TLS", "tcp", 1);
-    ::setenv("UCX_NET_DEVICES", "lo", 1);  // other tests remove theirs
-    auto plugin = ucx::load_from(SLUICE_UCX_PLUGIN);
-    EXPECT_TRUE(plugin) << plugin.error().message;
-    if (plugin) plugin_ = *plugin;
-  }
-  static transport::Deadline far() { return transport::Clock::now() + std::chrono::seconds(60); }
-
   /// The client's channel to a worker that offers this; `result_` is what it heard.
   Result<std::unique_ptr<transport::Channel>> open(const wire::UcxOffer& offer,
                                                    TransportChoice choice,
@@ -61,8 +47,6 @@ class UcxShim : public ::testing::Test {
   }
 
   const transport::Address there_ = transport::parse_address("host:1").value();
-  Fd client_, server_;
-  ucx::Plugin* plugin_ = nullptr;
   wire::UcxResult result_;
   Result<std::unique_ptr<transport::Channel>> worker_;
 };

@@ -3,10 +3,9 @@
 #include "joining_thread.h"
 #include "protocol/frame_io.h"
 #include "server/worker/ucx_channel.h"
-#include "transport/ucx/library.h"
+#include "ucx_agreement.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include <cstdlib>
 
@@ -15,21 +14,8 @@ namespace {
 
 namespace ucx = transport::ucx;
 
-class UcxWorker : public ::testing::Test {
+class UcxWorker : public transport::testing::UcxAgreement {
  protected:
-  UcxWorker() {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    client_.reset(ends[0]);
-    worker_.reset(ends[1]);
-    ::setenv("UCX_TLS", "tcp", 1);
-    ::setenv("UCX_NET_DEVICES", "lo", 1);  // other tests remove theirs
-    auto plugin = ucx::load_from(SLUICE_UCX_PLUGIN);
-    EXPECT_TRUE(plugin) << plugin.error().message;
-    if (plugin) plugin_ = *plugin;
-  }
-  static transport::Deadline far() { return transport::Clock::now() + std::chrono::seconds(60); }
-
   wire::UcxOffer read_offer() {
     const auto frame = wire::read_frame(client_.get(), far());
     const auto* offer = frame ? std::get_if<wire::UcxOffer>(&*frame) : nullptr;
@@ -40,7 +26,7 @@ class UcxWorker : public ::testing::Test {
   template <class Client>
   Result<std::unique_ptr<transport::Channel>> open(const Client& client) {
     const JoiningThread thread(client);
-    return open_ucx_channel(std::move(worker_));
+    return open_ucx_channel(std::move(server_));
   }
   void expect_the_socket(const Result<std::unique_ptr<transport::Channel>>& channel) {
     ASSERT_TRUE(channel) << channel.error().message;
@@ -48,9 +34,6 @@ class UcxWorker : public ::testing::Test {
     ASSERT_EQ(::send(client_.get(), "x", 1, 0), 1);
     EXPECT_TRUE((*channel)->wait(far()).value_or(false));
   }
-
-  Fd client_, worker_;
-  ucx::Plugin* plugin_ = nullptr;
 };
 
 TEST_F(UcxWorker, CarriesAClientThatConnects) {
