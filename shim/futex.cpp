@@ -20,8 +20,9 @@ void futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t 
 }  // namespace
 
 void WakeWord::wait(std::uint32_t seen, Clock::time_point deadline) noexcept {
-  const auto left = deadline - Clock::now();
-  if (left <= Clock::duration::zero()) return;
+  const auto now = Clock::now();
+  if (deadline <= now) return;
+  const auto left = deadline - now;
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   timespec timeout{};
   timeout.tv_sec = static_cast<time_t>(ns / 1'000'000'000);

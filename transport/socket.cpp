@@ -49,10 +49,8 @@ Result<Addresses> resolve(const Address& address, int flags) {
 /// What is left until the deadline, for poll(): rounded up, so that a wait never ends just before
 /// it.
 int left_ms(Deadline deadline) {
-  const auto now = Clock::now();
-  if (deadline <= now) return 0;
-  return static_cast<int>(std::min<long>(
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count(), 1 << 30));
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(left_until(deadline));
+  return static_cast<int>(std::min<long>(left.count(), 1 << 30));
 }
 
 /// Connects and makes the socket blocking again. Returns an errno.

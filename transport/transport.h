@@ -17,6 +17,10 @@ namespace sluice::transport {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
+/// Nothing once it is past, also if it lies farther back than a duration can say.
+inline Clock::duration left_until(Deadline deadline, Clock::time_point now = Clock::now()) {
+  return deadline <= now ? Clock::duration::zero() : deadline - now;
+}
 
 /// When committed bytes should reach the peer. kSoon leaves the moment to the channel: at once when
 /// the batch has grown to kSoonBytes, else with the next flush; no channel has a timer of its own.

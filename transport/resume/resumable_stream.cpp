@@ -27,7 +27,7 @@ constexpr std::size_t kDrainPieceBytes = 64 * 1024;
 
 void nap(Deadline until) {
   const auto left =
-      std::chrono::nanoseconds(std::min<Clock::duration>(kLookIntervalCut, until - Clock::now()));
+      std::chrono::nanoseconds(std::min<Clock::duration>(kLookIntervalCut, left_until(until)));
   if (left.count() <= 0) return;
   const timespec time{0, left.count()};
   ::nanosleep(&time, nullptr);
@@ -143,8 +143,8 @@ Result<bool> ResumableStream::wait(For what, Deadline deadline) {
       nap(deadline);
     } else {
       const auto used = inner(sends ? send_mutex_ : receive_mutex_);
-      const auto ready =
-          used->wait(what, deadline - now > kLookInterval ? now + kLookInterval : deadline);
+      const auto ready = used->wait(
+          what, left_until(deadline, now) > kLookInterval ? now + kLookInterval : deadline);
       if (ready && *ready) return true;
       if (!ready) {
         if (sends && has_error(used->fd())) return true;

@@ -38,7 +38,7 @@ void sleep_on(Bell& bell, const Ready& is_ready, Deadline deadline) noexcept {
   const std::uint32_t seen = bell.word.load(std::memory_order_acquire);
   bell.is_awaited.store(1, std::memory_order_seq_cst);
   if (!is_ready()) {
-    const auto left = std::chrono::nanoseconds(deadline - Clock::now()).count();
+    const auto left = std::chrono::nanoseconds(left_until(deadline)).count();
     if (left > 0) {
       const timespec timeout{static_cast<time_t>(left / 1'000'000'000),
                              static_cast<long>(left % 1'000'000'000)};

@@ -30,8 +30,7 @@ bool is_silence(int error) {
 /// ppoll() until the deadline; Deadline::max() is for ever.
 int sleep_until(pollfd* p, Deadline deadline) {
   if (deadline == Deadline::max()) return ::ppoll(p, 1, nullptr, nullptr);
-  const auto now = Clock::now();
-  const auto left_ns = deadline <= now ? 0 : std::chrono::nanoseconds(deadline - now).count();
+  const auto left_ns = std::chrono::nanoseconds(left_until(deadline)).count();
   const timespec left{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
   return ::ppoll(p, 1, &left, nullptr);
 }

@@ -53,7 +53,7 @@ class UcxListener final : public Listener {
       const bool may_sleep = !has_worked && ucp_worker_arm(wire_->worker()) == UCS_OK &&
                              !wire_->progress() && now < deadline;
       look_at_candidates();
-      const auto left = may_sleep ? std::min<Clock::duration>(deadline - now, kSleepMax)
+      const auto left = may_sleep ? std::min<Clock::duration>(left_until(deadline, now), kSleepMax)
                                   : Clock::duration::zero();
       const timespec timeout{0, std::chrono::nanoseconds(left).count()};
       if (::ppoll(p, 2, &timeout, nullptr) > 0 && p[0].revents != 0) return {};

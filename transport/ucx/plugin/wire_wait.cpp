@@ -23,8 +23,7 @@ bool Wire::spin(Lock& lock, Deadline deadline, const std::function<bool()>& is_d
 }
 
 void Wire::sleep(Lock& lock, Bell& bell, Deadline deadline) {
-  const auto now = Clock::now();
-  const auto left = std::clamp<Clock::duration>(deadline - now, Clock::duration::zero(), kSleepMax);
+  const auto left = std::min<Clock::duration>(left_until(deadline), kSleepMax);
   const timespec timeout{0, std::chrono::nanoseconds(left).count()};
   bell.await();
   lock.unlock();
