@@ -137,7 +137,7 @@ Status Resumption::try_until_deadline() {
   for (auto pause = kPauseMin;; pause = std::min(2 * pause, kPauseMax)) {
     const std::uint32_t seen = word_.value();
     if (stops_) return fail(ErrorCode::kPeerClosed, "the session is given up");
-    const Status done = attempt();
+    Status done = attempt();
     if (done || is_final(done.error())) return done;
     SLUICE_LOG_DEBUG("session", "Not resumed yet: {}", done.error().message);
     if (Clock::now() + pause >= deadline_)

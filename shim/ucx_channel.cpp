@@ -41,7 +41,7 @@ Result<ucx::Plugin*> choose_ucx(const transport::Address& address, const wire::W
   const bool may_try = choice == TransportChoice::kAutomatic &&
                        address.kind == transport::Address::Kind::kTcp && ucx::has_active_device();
   if (!is_chosen && !may_try) return nullptr;
-  const auto plugin = [&]() -> Result<ucx::Plugin*> {
+  auto plugin = [&]() -> Result<ucx::Plugin*> {
     if ((welcome.feature_bits & wire::kFeatureUcx) == 0)
       return fail(ErrorCode::kUnsupported, "the server does not offer it");
     SLUICE_CHECK(ucx::check_host());

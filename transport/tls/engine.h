@@ -80,8 +80,8 @@ class Engine {
   static int bio_write(bio_st* bio, const char* data, int bytes);
   static int bio_read(bio_st* bio, char* into, int bytes);
   static long bio_control(bio_st* bio, int command, long number, void* pointer);
-  Error handshake_error(int ssl_error) const;
-  Error certificate_error(long verdict) const;
+  [[nodiscard]] Error handshake_error(int ssl_error) const;
+  [[nodiscard]] Error certificate_error(long verdict) const;
   Error broken(const char* doing, int ssl_error) const;
   [[nodiscard]] ssl_session_st* session_of_secret() const;
   [[nodiscard]] Status encrypt(std::span<const std::byte> bytes);
