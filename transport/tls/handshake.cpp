@@ -95,6 +95,7 @@ Result<bool> Engine::handshake() {
 // ---- the secret of a session
 
 SSL_SESSION* Engine::session_of_secret() const {
+  if (!secret_) return nullptr;
   SSL_SESSION* const session = SSL_SESSION_new();
   const SSL_CIPHER* const cipher = SSL_CIPHER_find(ssl_.get(), kSessionCipherId);
   if (session != nullptr && cipher != nullptr &&

@@ -63,14 +63,15 @@ class TlsStream final : public ByteStream {
 
 class Linked final : public Library {
  public:
-  Result<std::unique_ptr<ByteStream>> connect(Fd socket, const ClientSettings& settings,
-                                              Deadline deadline) const override {
+  [[nodiscard]] Result<std::unique_ptr<ByteStream>> connect(Fd socket,
+                                                            const ClientSettings& settings,
+                                                            Deadline deadline) const override {
     SLUICE_TRY(const Context context, make_client_context(settings));
     SLUICE_TRY(auto engine, Engine::client(context, socket.get(), settings));
     return complete(std::move(socket), std::move(engine), deadline);
   }
-  Result<std::unique_ptr<ByteStream>> connect_session(Fd socket, const SessionSecret& secret,
-                                                      Deadline deadline) const override {
+  [[nodiscard]] Result<std::unique_ptr<ByteStream>> connect_session(
+      Fd socket, const SessionSecret& secret, Deadline deadline) const override {
     SLUICE_TRY(auto engine, Engine::session(Role::kClient, socket.get(), secret));
     return complete(std::move(socket), std::move(engine), deadline);
   }

@@ -48,7 +48,7 @@ Port read_port(const std::string& folder, const std::string& number) {
   port.link_layer = first_line(folder + "/link_layer");
   const std::string networks = folder + "/gid_attrs/ndevs";
   for (const std::string& entry : entries(networks)) {
-    const std::string network = first_line(networks + "/" + entry);
+    const std::string network = first_line(format("{}/{}", networks, entry));
     if (network.empty() || std::count(port.networks.begin(), port.networks.end(), network) > 0)
       continue;
     port.networks.push_back(network);
@@ -107,9 +107,9 @@ std::vector<Device> devices_in(const std::string& sysfs) {
   for (const std::string& name : entries(sysfs)) {
     Device device;
     device.name = name;
-    const std::string ports = sysfs + "/" + name + "/ports";
+    const std::string ports = format("{}/{}/ports", sysfs, name);
     for (const std::string& number : entries(ports))
-      device.ports.push_back(read_port(ports + "/" + number, number));
+      device.ports.push_back(read_port(format("{}/{}", ports, number), number));
     out.push_back(std::move(device));
   }
   return out;
@@ -176,8 +176,8 @@ std::vector<std::string> addresses(const std::string& preferred) {
     std::string text = text_of(one->ifa_addr);
     if (!text.empty()) out.push_back(std::move(text));
   }
-  std::stable_partition(out.begin(), out.end(),
-                        [&](const std::string& text) { return text == preferred; });
+  const auto first = std::find(out.begin(), out.end(), preferred);
+  if (first != out.end()) std::rotate(out.begin(), first, first + 1);
   return out;
 }
 

@@ -1,5 +1,7 @@
 #include "transport/ucx/quiet_environment.h"
 
+#include "common/format.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,7 +44,7 @@ ScopedEnvironment::ScopedEnvironment(const Settings& settings)
     : settings_(settings), before_(environ) {
   std::vector<char*> entries;
   for (const auto& [name, value] : settings)
-    entries.push_back(::strdup((name + "=" + value).c_str()));
+    entries.push_back(::strdup(format("{}={}", name, value).c_str()));
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const bool is_ours = std::any_of(settings.begin(), settings.end(), [&](const auto& setting) {
       return is_of(*entry, setting.first);
