@@ -16,8 +16,8 @@ grep -E '^\[ +(OK|FAILED|SKIPPED) |Failure|FAILED' /tmp/conformance
 echo "guest counts: $(grep -c '^\[       OK' /tmp/conformance) conformance tests over rc"
 
 at "sluiced on softgpu"
-printf 'a-token-of-the-test\n' >/tmp/token
-chmod 600 /tmp/token
+# Plain, as RDMA is; and no client sends a token in the clear beyond loopback.
+nothing=$(printf '' | sha256sum | cut -d' ' -f1)
 cat >/tmp/sluiced.toml <<T
 [server]
 driver = "$build/lib/softgpu/libcuda.so.1"
@@ -28,7 +28,7 @@ prestart_workers = 0
 [[tenant]]
 name = "vm"
 memory_limit = "256MiB"
-token_file = "/tmp/token"
+token_sha256 = "$nothing"
 T
 export SOFTGPU_MEMORY=512MiB
 "$build/bin/sluiced" --config /tmp/sluiced.toml >/tmp/sluiced.log 2>&1 &
@@ -44,7 +44,7 @@ programs=0
 cuda() {
   at "$2 (transport: ${1:-automatic})"
   rm -f /tmp/stats.json
-  SLUICE_STATS=/tmp/stats.json "$build/bin/sluice" run --server 10.9.0.1:7627 --tenant vm --token-file /tmp/token \
+  SLUICE_STATS=/tmp/stats.json "$build/bin/sluice" run --server 10.9.0.1:7627 --tenant vm --tls off \
     ${1:+--transport "$1"} -- "$build/demo/$2" >/tmp/out 2>&1
   status=$?
   cat /tmp/out
