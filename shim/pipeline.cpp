@@ -42,7 +42,9 @@ Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel,
       inline_bytes_max_(optimisations.inline_payloads
                             ? std::min<std::size_t>(channel_->caps().reserve_bytes_max, 32 * 1024)
                             : 0),
-      assembler_(*this) {}
+      assembler_(*this) {
+  channel_->set_while_blocked([this] { watch_while_blocked(); });
+}
 
 Pipeline::~Pipeline() {
   finish(std::chrono::milliseconds(200));

@@ -156,6 +156,7 @@ class Pipeline final : private wire::RecordHandler {
   void serve() noexcept;
   void rest(std::uint32_t seen, int quiet_rounds) noexcept;
   bool flush_overdue() noexcept;
+  void watch_while_blocked() noexcept;
   [[nodiscard]] bool expects_pushes() const noexcept;
   bool read_expected() noexcept;
   void send_goodbye() noexcept;

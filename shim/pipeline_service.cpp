@@ -114,6 +114,16 @@ bool Pipeline::flush_overdue() noexcept {
   return unflushed_records_.load() != 0;
 }
 
+/// For everybody else's sends the service thread reads and watches meanwhile; for its own nobody
+/// does, and the peer may wait for us, or never come back.
+void Pipeline::watch_while_blocked() noexcept {
+  if (!has_service_.load(std::memory_order_acquire) ||
+      ::pthread_equal(::pthread_self(), service_) == 0)
+    return;
+  read_expected();
+  check_life_line();
+}
+
 bool Pipeline::expects_pushes() const noexcept {
   return !is_lost() && (expected_.load() > 0 || is_flushing_.load());
 }

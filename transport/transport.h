@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -64,6 +65,12 @@ class Channel {
   /// be reused on return.
   [[nodiscard]] virtual Status write_through(std::span<const std::byte> bytes) = 0;
 
+  /// While one of these calls waits for the peer to take bytes, it calls this on its thread, every
+  /// kBlockedInterval: what watches the connection may be the very thread that sends. It may
+  /// receive. Set before the first send.
+  virtual void set_while_blocked(std::function<void()> what) { while_blocked_ = std::move(what); }
+  static constexpr std::chrono::milliseconds kBlockedInterval{50};
+
   // ---- receiving
   /// Gives what has arrived to `sink`, at most about `budget_bytes`, without blocking.
   /// >0 = bytes delivered, 0 = nothing there; Err(kPeerClosed) once the peer is gone and everything
@@ -87,6 +94,14 @@ class Channel {
   /// In a forked child: gives up the descriptors without a word to the peer. Nothing else may be
   /// called there.
   virtual void abandon_in_child() noexcept = 0;
+
+ protected:
+  void while_blocked() const {
+    if (while_blocked_) while_blocked_();
+  }
+
+ private:
+  std::function<void()> while_blocked_;
 };
 
 /// A parsed server address: "unix:/path", "host", "host:port", "[v6]:port", "tcp:host:port".

@@ -123,6 +123,25 @@ TEST_P(ChannelTest, HoldsTheSenderBackWhileThePeerDoesNotRead) {
   EXPECT_TRUE(sink.is_intact());
 }
 
+TEST_P(ChannelTest, CallsBackWhileThePeerTakesNothing) {
+  // Broken: the thread that watches the session sends, too, blocks, and a lost server is a hang.
+  constexpr std::uint64_t kBytes = 64 * 1024 * 1024;
+  std::atomic<std::uint64_t> calls = 0;
+  client_.set_while_blocked([&] { ++calls; });
+  const JoiningThread sender([&] {
+    std::vector<std::byte> piece(1024 * 1024);
+    for (std::uint64_t sent = 0; sent < kBytes; sent += piece.size()) {
+      fill_pattern(sent, piece);
+      if (!client_.write_through(piece)) return;
+    }
+  });
+  while (calls < 2) std::this_thread::yield();
+  PatternSink sink;
+  const Status received = receive(server_, sink, kBytes);
+  EXPECT_TRUE(received) << received.error().message;
+  EXPECT_TRUE(sink.is_intact());
+}
+
 TEST_P(ChannelTest, DeliversEverythingSentBeforeThePeerClosed) {
   // Broken: the last words of a server (the error that explains the end) are lost.
   constexpr std::size_t kBytes = 3'000'000;

@@ -90,6 +90,9 @@ class FaultChannel final : public Channel {
     return caps;
   }
 
+  void set_while_blocked(std::function<void()> what) override {
+    inner_->set_while_blocked(std::move(what));
+  }
   void close() noexcept override { inner_->close(); }
   void abandon_in_child() noexcept override { inner_->abandon_in_child(); }
 

@@ -17,11 +17,18 @@ constexpr std::size_t kBatchBytes = 64 * 1024;
 /// One direction. Thread-safe.
 class ByteQueue {
  public:
-  Status push(std::span<const std::byte> bytes) {
+  template <class WhileBlocked>
+  Status push(std::span<const std::byte> bytes, const WhileBlocked& while_blocked) {
     std::unique_lock lock(mutex_);
+    const auto may_go_on = [&] {
+      return is_closed_ || bytes.empty() || bytes_.size() < kQueueBytesMax;
+    };
     for (;;) {
-      changed_.wait(lock,
-                    [&] { return is_closed_ || bytes.empty() || bytes_.size() < kQueueBytesMax; });
+      while (!changed_.wait_for(lock, Channel::kBlockedInterval, may_go_on)) {
+        lock.unlock();
+        while_blocked();
+        lock.lock();
+      }
       if (is_closed_) return fail(ErrorCode::kPeerClosed, "sending: the channel is closed");
       if (bytes.empty()) return {};
       const std::span<const std::byte> piece =
@@ -105,7 +112,9 @@ class LoopChannel final : public BatchingChannel {
   void abandon_in_child() noexcept override {}
 
  private:
-  Status send_batch(std::span<const std::byte> batch) override { return out_->push(batch); }
+  Status send_batch(std::span<const std::byte> batch) override {
+    return out_->push(batch, [this] { while_blocked(); });
+  }
   void close_queues() noexcept {
     out_->close();
     in_->close();

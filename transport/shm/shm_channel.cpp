@@ -225,8 +225,10 @@ class ShmChannel final : public Channel {
       }
       if (*has_room) return true;
       out_.publish();
-      wait_for(
-          out_.bell(), send_spin_, [this] { return out_.has_moved(); }, Deadline::max());
+      const bool has_moved = wait_for(
+          out_.bell(), send_spin_, [this] { return out_.has_moved(); },
+          Clock::now() + kBlockedInterval);
+      if (!has_moved) while_blocked();
       if (is_over()) {
         send_status_ = fail(closed("sending"));
         return false;

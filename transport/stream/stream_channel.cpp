@@ -65,8 +65,9 @@ class StreamChannel final : public BatchingChannel {
       SLUICE_TRY(const std::size_t sent, stream_->send_some(bytes));
       bytes = bytes.subspan(sent);
       if (sent > 0) continue;
-      SLUICE_TRY([[maybe_unused]] const bool has_room,
-                 stream_->wait(ByteStream::For::kSend, Deadline::max()));
+      SLUICE_TRY(const bool has_room,
+                 stream_->wait(ByteStream::For::kSend, Clock::now() + kBlockedInterval));
+      if (!has_room) while_blocked();
     }
     return {};
   }

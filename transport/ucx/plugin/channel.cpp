@@ -76,7 +76,7 @@ class UcxChannel final : public BatchingChannel {
   Status send_batch(std::span<const std::byte> batch) override {
     Wire::Lock lock = wire_->lock();
     if (wire_->is_send_over()) return fail(wire_->why_over("sending"));
-    return wire_->send(lock, batch);
+    return wire_->send(lock, batch, [this] { while_blocked(); });
   }
 
   std::vector<std::byte> send_;  ///< outlives the wire, which may still point into it

@@ -214,12 +214,22 @@ Status Wire::post(Kind kind, std::span<const std::byte> bytes) {
   return fail(why_over("sending"));
 }
 
-Status Wire::send(Lock& lock, std::span<const std::byte> bytes) {
+void Wire::wait_to_send(Lock& lock, const std::function<void()>& while_blocked,
+                        const std::function<bool()>& is_due) {
+  while (!wait_for(lock, send_bell_, Clock::now() + Channel::kBlockedInterval, is_due)) {
+    lock.unlock();
+    while_blocked();
+    lock.lock();
+  }
+}
+
+Status Wire::send(Lock& lock, std::span<const std::byte> bytes,
+                  const std::function<void()>& while_blocked) {
   while (!bytes.empty()) {
     const auto room = [this] { return kWindowBytes - (sent_ - peer_consumed_); };
     if (room() == 0 || pending_ >= kPendingMax)
-      wait_for(lock, send_bell_, Deadline::max(),
-               [&] { return (room() > 0 && pending_ < kPendingMax) || is_send_over(); });
+      wait_to_send(lock, while_blocked,
+                   [&] { return (room() > 0 && pending_ < kPendingMax) || is_send_over(); });
     if (is_send_over()) return fail(why_over("sending"));
     const auto piece = bytes.first(std::min({bytes.size(), kPieceBytes, room()}));
     SLUICE_CHECK(post(Kind::kData, piece));
@@ -230,7 +240,7 @@ Status Wire::send(Lock& lock, std::span<const std::byte> bytes) {
   // sends it when somebody calls again. A message more shows that the data is out. (An RDMA device
   // needs nobody to send what it was given.)
   if (lane_ == Lane::kTcp) SLUICE_CHECK(post(Kind::kCredit));
-  wait_for(lock, send_bell_, Deadline::max(), [&] { return pending_ == 0 || is_send_over(); });
+  wait_to_send(lock, while_blocked, [&] { return pending_ == 0 || is_send_over(); });
   return is_send_over() ? Status(fail(why_over("sending"))) : Status();
 }
 

@@ -77,8 +77,10 @@ class Wire {
   void forget(ucp_ep_h endpoint) { std::erase(broken_, endpoint); }
 
   // ---- bytes
-  /// Sends all of it; returns when UCX needs `bytes` no more, but after an error.
-  Status send(Lock& lock, std::span<const std::byte> bytes);
+  /// Sends all of it; returns when UCX needs `bytes` no more, but after an error. `while_blocked`
+  /// is called without the lock.
+  Status send(Lock& lock, std::span<const std::byte> bytes,
+              const std::function<void()>& while_blocked);
   Status post(Kind kind, std::span<const std::byte> bytes = {});
   [[nodiscard]] Inbox& inbox() { return inbox_; }
   /// After the program has read from the inbox.
@@ -91,6 +93,8 @@ class Wire {
   [[nodiscard]] Bell& send_bell() { return send_bell_; }
   /// Until `is_due` or the deadline (false).
   bool wait_for(Lock& lock, Bell& bell, Deadline deadline, const std::function<bool()>& is_due);
+  void wait_to_send(Lock& lock, const std::function<void()>& while_blocked,
+                    const std::function<bool()>& is_due);
   /// The wait has lasted long: is the peer's process still there?
   void look_at_life_line();
 
