@@ -157,6 +157,12 @@ template <class Io>
 void fields(Io&, DataReady&) {}
 template <class Io>
 void fields(Io&, ResumeData&) {}
+template <class Io>
+void fields(Io& io, TurnPart& m) {
+  auto part = static_cast<std::uint8_t>(m.part);
+  io.number(part);
+  m.part = static_cast<TurnPart::Part>(part);
+}
 
 template <std::size_t I = 0>
 Result<Message> decode(std::uint32_t type, Reader& reader) {

@@ -24,6 +24,11 @@ struct Start {
       memory_limit_bytes;  ///< per device of the session; 0 = the device's own size
   wire::SessionKey session_key{};
 };
+/// Before Start; carries one of the three descriptors by which the session gets its turns on the
+/// devices (server/turns/pages.h).
+struct TurnPart {
+  enum class Part : std::uint8_t { kGrants, kUses, kBell } part = Part::kGrants;
+};
 struct AttachData {                   ///< carries the data connection's descriptor
   bool offers_shared_memory = false;  ///< the client's next frame on it is SharedMemory
   /// Whoever is at the other end has named the session and proved nothing: that is done in a TLS
@@ -76,7 +81,7 @@ struct Stats {
 struct DataReady {};  ///< an encrypted data connection has proved to be the client's
 
 using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory,
-                             Stats, Stop, DataReady, ResumeData>;
+                             Stats, Stop, DataReady, ResumeData, TurnPart>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

@@ -111,14 +111,18 @@ void LifeLine::ping(Time now) {
 
 std::optional<Error> LifeLine::read(Time now) {
   std::byte piece[512];
-  for (;;) {
-    const auto got = stream_->receive_some(piece);
-    if (!got && survives(stream_->ending()) && seek_replacement(now)) return std::nullopt;
-    if (!got) return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
-    if (*got == 0) break;
+  auto got = stream_->receive_some(piece);
+  for (; got && *got > 0; got = stream_->receive_some(piece)) {
     silent_since_ = now;
     unread_.insert(unread_.end(), piece, piece + *got);
   }
+  // Why it ends is said before the end, and may be found only now.
+  if (auto over = take_frames()) return over;
+  if (got || (survives(stream_->ending()) && seek_replacement(now))) return std::nullopt;
+  return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
+}
+
+std::optional<Error> LifeLine::take_frames() {
   while (unread_.size() >= wire::kFramePrefixBytes) {
     const auto bytes = wire::frame_bytes(std::span(unread_).first(wire::kFramePrefixBytes));
     if (!bytes) return bytes.error();

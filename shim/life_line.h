@@ -54,6 +54,7 @@ class LifeLine {
   bool seek_replacement(Time silent_since);
   [[nodiscard]] bool survives(ByteStream::Ending ending) const;
   std::optional<Error> read(Time now);
+  std::optional<Error> take_frames();
   std::optional<Error> take(const wire::Frame& frame);
   std::optional<Error> judge(Time now);
   void ping(Time now);

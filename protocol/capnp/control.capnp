@@ -60,6 +60,12 @@ struct Tenant {
   maxDurationMs @6 :UInt64;
   sessions @7 :UInt32;
   usedBytes @8 :UInt64;
+  guarantee @9 :Float64;
+  limit @10 :Float64 = 1;
+  weight @11 :Float64 = 1;
+  class @12 :Text;
+  servedUs @13 :UInt64;
+  heldUs @14 :List(UInt64);   # by scheduler::Reason
 }
 
 struct TenantChange {
@@ -69,6 +75,10 @@ struct TenantChange {
   maxSessions @2 :Int64 = -1;
   idleTimeoutMs @3 :Int64 = -1;
   maxDurationMs @4 :Int64 = -1;
+  guarantee @5 :Float64 = -1;
+  limit @6 :Float64 = -1;
+  weight @7 :Float64 = -1;
+  class @8 :Text;             # empty: it stays
 }
 
 struct Changed {

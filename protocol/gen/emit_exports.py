@@ -64,7 +64,7 @@ def fallback_source(exported, found):
 
 
 # What softgpu exports besides the driver API, for the worker: softgpu/api/sinks.cpp.
-SOFTGPU_OWN = ["softgpu_set_printf_sink", "softgpu_set_assert_sink"]
+SOFTGPU_OWN = ["softgpu_set_printf_sink", "softgpu_set_assert_sink", "softgpu_set_turn_hooks"]
 
 
 def version_script(exported):

@@ -21,11 +21,20 @@ double Dispatcher::limit_of(const TenantState& tenant) const {
   return policy_->limit(tenant, weights_);
 }
 
+bool Dispatcher::has_latency_class() const {
+  return std::any_of(tenants_.begin(), tenants_.end(), [](const auto& known) {
+    return known.second.share.cls >= Class::kInteractive;
+  });
+}
+
 Duration Dispatcher::window() const {
-  const bool has_latency_class =
-      std::any_of(tenants_.begin(), tenants_.end(),
-                  [](const auto& known) { return known.second.share.cls >= Class::kInteractive; });
-  return has_latency_class ? options_.latency_window : options_.window;
+  return has_latency_class() ? options_.latency_window : options_.window;
+}
+
+Class Dispatcher::ready_class(Time now) {
+  Class highest = Class::kBestEffort;
+  for (const TenantState* tenant : ready(now)) highest = std::max(highest, tenant->share.cls);
+  return highest;
 }
 
 Duration Dispatcher::room_of(const TenantState::Waiting& work) const {

@@ -46,6 +46,14 @@ class Dispatcher {
   void enqueue(TenantId tenant, Ticket ticket, std::optional<Duration> estimate, Time now);
   /// What may start now, in this order.
   std::vector<Ticket> dispatch(Time now);
+  /// Somebody waits whom no limit holds.
+  [[nodiscard]] bool has_ready(Time now) { return !ready(now).empty(); }
+  /// The highest class among them; the lowest if there is nobody.
+  [[nodiscard]] Class ready_class(Time now);
+  /// The fraction of the device that the tenant (attached) may use at most.
+  [[nodiscard]] double limit(TenantId tenant) const { return limit_of(tenants_.at(tenant)); }
+  /// Somebody of class interactive or realtime is attached.
+  [[nodiscard]] bool has_latency_class() const;
   /// A granted ticket has run for `actual`; false: there is no such ticket.
   bool complete(Ticket ticket, Duration actual, Time now);
   /// Whoever had the ticket is gone: it costs nothing if it was not granted, else what it was

@@ -29,6 +29,8 @@ std::string waiting_for_restart(const config::Config& now, const config::Config&
   };
   note(texts(now) != texts(next), "listen");
   note(now.driver != next.driver, "driver");
+  note(now.compute_policy != next.compute_policy, "compute_policy");
+  note(now.kernel_max != next.kernel_max, "kernel_max");
   note(now.state_dir != next.state_dir, "state_dir");
   note(now.control != next.control, "[control]");
   return out;
@@ -96,6 +98,11 @@ control::TenantInfo Broker::info_of(const config::Tenant& tenant) const {
     if (session->tenant.name == tenant.name && !session->is_ending) ++out.sessions;
   for (std::uint32_t i = 0; i < devices_.size(); ++i)
     out.used_bytes += ledger_.used_bytes(tenant.name, i);
+  out.share = tenant.share;
+  const turns::TenantTime time = turns_->time_of(tenant.name);
+  const auto us = [](turns::Duration t) { return static_cast<std::uint64_t>(t.count() / 1000); };
+  out.served_us = us(time.served);
+  std::transform(time.held.begin(), time.held.end(), out.held_us.begin(), us);
   return out;
 }
 
@@ -116,6 +123,7 @@ control::Changed Broker::changed(const std::string& tenant) const {
 Result<control::Changed> Broker::set_tenant(const std::string& name,
                                             const config::TenantOverride& change) {
   SLUICE_CHECK(tenants_.change(name, change));
+  update_shares();
   SLUICE_LOG_INFO("session", "tenant={} is changed by sluicectl", name);
   return changed(name);
 }
@@ -209,10 +217,13 @@ Result<std::string> Broker::reload() {
   const std::string waiting = waiting_for_restart(options_.config, *next);
   next->listen = options_.config.listen;
   next->driver = options_.config.driver;
+  next->compute_policy = options_.config.compute_policy;
+  next->kernel_max = options_.config.kernel_max;
   next->state_dir = options_.config.state_dir;
   next->control = options_.config.control;
   options_.config = std::move(*next);
   tenants_.replace_file(options_.config.tenants);
+  update_shares();
   apply_log_level();
   std::string summary =
       format("the configuration was read again: {} tenants", tenants_.all().size());

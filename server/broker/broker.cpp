@@ -84,6 +84,7 @@ Status Broker::open() {
       config::fill_random({reinterpret_cast<std::uint8_t*>(&instance_), sizeof instance_}));
   SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, options_.config.state_dir));
   SLUICE_TRY(tls_, tls_context_of(options_.config));
+  SLUICE_CHECK(start_turns());
   for (const transport::Address& wanted : options_.config.listen) {
     SLUICE_TRY(Fd fd, transport::listen_socket(wanted, 0600));
     SLUICE_TRY(transport::Address bound, transport::bound_address(wanted, fd.get()));

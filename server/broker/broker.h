@@ -6,7 +6,7 @@
 // broker.cpp: the loop; connections.cpp: from accept to a frame; admission.cpp: who is let in;
 // session.cpp: workers and the life of a session; life_line.cpp: heartbeats, silence, endings;
 // encryption.cpp: TLS; resumption.cpp: connections that take the place of others;
-// administration.cpp: what sluicectl asks.
+// administration.cpp: what sluicectl asks; shares.cpp: the devices' time.
 #pragma once
 
 #include "common/fd.h"
@@ -18,6 +18,7 @@
 #include "server/config/config.h"
 #include "server/control/types.h"
 #include "server/link.h"
+#include "server/turns/turn_server.h"
 #include "transport/tls/context.h"
 
 #include <chrono>
@@ -126,6 +127,11 @@ class Broker final : public control::Administration {
   /// Err: the certificate cannot be used. Null: there is none.
   static Result<transport::tls::Context> tls_context_of(const config::Config& config);
 
+  Status start_turns();
+  Status give_turns(const Session& session);
+  void on_overrun(std::uint64_t session, std::chrono::milliseconds late, bool is_final);
+  void update_shares();
+
   void prestart();
   void on_idle_exit(pid_t pid);
   void start_session(const std::shared_ptr<Client>& client, const config::Tenant& tenant,
@@ -195,6 +201,7 @@ class Broker final : public control::Administration {
   std::uint64_t instance_ = 0;  ///< random: tells this process from its predecessor
   enum class Phase { kServing, kDraining, kEnding } phase_ = Phase::kServing;
   Clock::time_point phase_ends_ = Clock::time_point::max();
+  std::unique_ptr<turns::TurnServer> turns_;  ///< last: its thread posts
 };
 
 }  // namespace sluice::server

@@ -73,8 +73,10 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   sessions_[session->id] = session;
   watch(session->worker.link.get(), [this, session] { on_link(session); });
   watch(session->worker.pidfd.get(), [this, session] { on_worker_exit(session); });
-  // If the worker is gone already, its exit is seen next.
-  static_cast<void>(link::send_message(session->worker.link.get(), start));
+  if (const Status given = give_turns(*session); !given)
+    SLUICE_LOG_ERROR("session", "session={}: {}", session->id, given.error().message);
+  else  // if the worker is gone already, its exit is seen next
+    static_cast<void>(link::send_message(session->worker.link.get(), start));
   at(Clock::now() + options_.times.start, [this, weak = std::weak_ptr<Session>(session)] {
     const auto late = weak.lock();
     if (late == nullptr || late->is_welcome || late->is_ending) return;
@@ -169,6 +171,7 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
   welcome.worker_pid = session->worker.pid;
   welcome.devices = std::move(ready.devices);
   session->is_welcome = true;
+  turns_->set_device_count(session->id, session->device_bytes.size());
   session->last_report = Clock::now();
   SLUICE_LOG_INFO("session",
                   "session opened session={} tenant={} client={}:{} program={} worker={} "
@@ -221,6 +224,7 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
   ::waitpid(session->worker.pid, &status, 0);
   unwatch(session->worker.pidfd.get());
   ledger_.drop(session->id, session->tenant.name);
+  turns_->detach(session->id);
   sessions_.erase(session->id);
   if (status != 0 && !session->is_ending) {
     const std::string how = WIFSIGNALED(status) ? format("died of signal {}", WTERMSIG(status))

@@ -74,6 +74,9 @@ Status TenantTable::change(const std::string& name, const config::TenantOverride
   config::TenantOverride& mine = next[name];
   if (mine.is_removed) mine = {};  // it comes back as sluiced.toml has it, not as it was
   mine.merge(change);
+  const std::vector<config::Tenant> after = config::apply_overrides(from_file_, next);
+  if (const auto is_right = scheduler::check(find_in(after, name)->share); !is_right)
+    return fail(is_right.error().with_context("tenant \"" + name + "\""));
   return keep(std::move(next));
 }
 

@@ -28,8 +28,8 @@ class TenantTable {
 
   /// sluiced.toml was read again.
   void replace_file(std::vector<config::Tenant> from_file);
-  /// Nothing is changed unless it could be saved. Err(kInvalidArgument) for a name that could not
-  /// be typed: 1 to 64 letters, digits and ". _ - @".
+  /// Nothing is changed unless it could be saved. Err(kInvalidArgument) for a share that cannot be,
+  /// or a name that could not be typed: 1 to 64 letters, digits and ". _ - @".
   Status change(const std::string& name, const config::TenantOverride& change);
   /// Err(kNotFound).
   Status remove(const std::string& name);

@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/read_file.h"
 #include "server/config/section.h"
+#include "server/config/share_change.h"
 #include "server/config/tls_section.h"
 
 #include <algorithm>
@@ -20,6 +21,8 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   SLUICE_CHECK(s.read("stats_file", &out->stats_file));
   SLUICE_CHECK(s.read("allow_plaintext_network", &out->allow_plaintext_network));
   SLUICE_CHECK(s.read("require_encryption", &out->require_encryption));
+  SLUICE_CHECK(s.read("compute_policy", &out->compute_policy));
+  SLUICE_CHECK(s.read_duration("kernel_max", &out->kernel_max));
   SLUICE_CHECK(s.read("max_sessions", &out->max_sessions));
   SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers, kPrestartCountMax));
   SLUICE_CHECK(s.read("state_dir", &out->state_dir));
@@ -63,12 +66,16 @@ Result<Tenant> read_tenant(const toml::table& table, const std::string& path,
   SLUICE_CHECK(s.read("max_sessions", &tenant.max_sessions));
   SLUICE_CHECK(s.read_duration("idle_timeout", &tenant.idle_timeout));
   SLUICE_CHECK(s.read_duration("max_duration", &tenant.max_duration));
+  SLUICE_TRY(const ShareChange share, read_share(s));
+  tenant.share = share.applied_to({});
   SLUICE_CHECK(s.finish());
   const auto incomplete = [&](const std::string& what) {
     return fail(ErrorCode::kInvalidArgument, format("{}:{}: tenant \"{}\": {}", path,
                                                     table.source().begin.line, tenant.name, what));
   };
   if (tenant.name.empty()) return incomplete("name is missing");
+  if (const auto share_is_right = scheduler::check(tenant.share); !share_is_right)
+    return incomplete(share_is_right.error().message);
   if (hash.empty() && file.empty() && has_other_proof) return tenant;
   if (hash.empty() == file.empty())
     return incomplete("give either token_sha256 or token_file (sluicectl token new makes one)");
@@ -171,6 +178,16 @@ Status check(const Config& config) {
                 "no tenant: add a [[tenant]] section (name, token_sha256 or token_file)");
   SLUICE_CHECK(check_stats_file(config.stats_file));
   using namespace std::chrono_literals;
+  constexpr std::string_view kPolicies[] = {"fair-share", "strict-slice", "priority"};
+  if (std::find(std::begin(kPolicies), std::end(kPolicies), config.compute_policy) ==
+      std::end(kPolicies))
+    return fail(ErrorCode::kInvalidArgument,
+                format("compute_policy in [server] is \"{}\": expected fair-share, strict-slice or "
+                       "priority",
+                       config.compute_policy));
+  if (config.kernel_max < 100ms || config.kernel_max > 1h)
+    return fail(ErrorCode::kInvalidArgument,
+                "kernel_max in [server]: expected a time from 100ms to 1h");
   if (config.grace < 2s || config.grace > 2min)
     return fail(ErrorCode::kInvalidArgument,
                 "grace in [server]: expected a time from 2s to 2m (TCP's own patience)");

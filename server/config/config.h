@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/result.h"
+#include "scheduler/device/share.h"
 #include "server/config/token.h"
 #include "transport/tls/tls.h"
 #include "transport/transport.h"
@@ -26,6 +27,7 @@ struct Tenant {
   std::uint32_t max_sessions = 64;
   std::chrono::milliseconds idle_timeout{0};  ///< without a CUDA call; 0 = none
   std::chrono::milliseconds max_duration{0};  ///< of a session; 0 = none
+  scheduler::Share share;                     ///< of each device's time
 };
 
 /// Where sluicectl finds the server.
@@ -47,6 +49,9 @@ struct Config {
   bool allow_plaintext_network = false;
   bool require_encryption = false;  ///< of everything but UNIX sockets
   transport::tls::ServerSettings tls;
+  std::string compute_policy = "fair-share";
+  /// A kernel that keeps others waiting for longer ends its session.
+  std::chrono::milliseconds kernel_max{10'000};
   std::uint32_t max_sessions = 256;
   std::uint32_t prestart_workers = 1;
   /// For what sluicectl changes; empty: such changes end with the server.

@@ -31,6 +31,7 @@ Result<TenantOverride> read_override(const toml::table& table, const std::string
     SLUICE_CHECK(s.read_duration("idle_timeout", &out.idle_timeout.emplace()));
   if (s.has("max_duration"))
     SLUICE_CHECK(s.read_duration("max_duration", &out.max_duration.emplace()));
+  SLUICE_TRY(out.share, read_share(s));
   for (const char* key : {"memory_limit", "max_sessions", "idle_timeout", "max_duration"})
     s.get(key);
   std::string hash;
@@ -70,6 +71,7 @@ std::string text_of(const Overrides& overrides) {
     if (o.max_sessions) out += format("max_sessions = {}\n", *o.max_sessions);
     if (o.idle_timeout) out += format("idle_timeout = \"{}\"\n", duration_text(*o.idle_timeout));
     if (o.max_duration) out += format("max_duration = \"{}\"\n", duration_text(*o.max_duration));
+    out += toml_of(o.share);
     if (o.token_hash)
       out += format("token_sha256 = \"{}\"\n",
                     o.token_hash->has_value() ? hash_text(**o.token_hash) : std::string(kRevoked));
@@ -84,6 +86,7 @@ void TenantOverride::merge(const TenantOverride& later) {
   if (later.max_sessions) max_sessions = later.max_sessions;
   if (later.idle_timeout) idle_timeout = later.idle_timeout;
   if (later.max_duration) max_duration = later.max_duration;
+  share.merge(later.share);
   if (later.token_hash) token_hash = later.token_hash;
   is_removed = later.is_removed;
 }
@@ -105,6 +108,7 @@ std::vector<Tenant> apply_overrides(std::vector<Tenant> tenants, const Overrides
     if (o.max_sessions) found->max_sessions = *o.max_sessions;
     if (o.idle_timeout) found->idle_timeout = *o.idle_timeout;
     if (o.max_duration) found->max_duration = *o.max_duration;
+    found->share = o.share.applied_to(found->share);
     if (o.token_hash) found->token_hash = *o.token_hash;
   }
   return tenants;

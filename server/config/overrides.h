@@ -6,6 +6,7 @@
 
 #include "common/result.h"
 #include "server/config/config.h"
+#include "server/config/share_change.h"
 
 #include <chrono>
 #include <cstdint>
@@ -20,6 +21,7 @@ struct TenantOverride {
   std::optional<std::uint64_t> memory_limit_bytes;
   std::optional<std::uint32_t> max_sessions;
   std::optional<std::chrono::milliseconds> idle_timeout, max_duration;
+  ShareChange share;
   /// A token made with sluicectl; an empty inner value: revoked.
   std::optional<std::optional<TokenHash>> token_hash;
   bool is_removed = false;  ///< hides a tenant of sluiced.toml

@@ -108,6 +108,13 @@ void write(const TenantInfo& from, capnp_control::Tenant::Builder to) {
   to.setMaxDurationMs(from.max_duration_ms);
   to.setSessions(from.sessions);
   to.setUsedBytes(from.used_bytes);
+  to.setGuarantee(from.share.guarantee);
+  to.setLimit(from.share.limit);
+  to.setWeight(from.share.weight);
+  to.setClass(std::string(scheduler::class_name(from.share.cls)));
+  to.setServedUs(from.served_us);
+  auto held = to.initHeldUs(static_cast<unsigned>(from.held_us.size()));
+  for (unsigned i = 0; i < held.size(); ++i) held.set(i, from.held_us[i]);
 }
 
 TenantInfo read(capnp_control::Tenant::Reader from) {
@@ -121,6 +128,12 @@ TenantInfo read(capnp_control::Tenant::Reader from) {
   to.max_duration_ms = from.getMaxDurationMs();
   to.sessions = from.getSessions();
   to.used_bytes = from.getUsedBytes();
+  to.share = {from.getGuarantee(), from.getLimit(), from.getWeight(),
+              scheduler::parse_class(text(from.getClass())).value_or(scheduler::Class::kStandard)};
+  to.served_us = from.getServedUs();
+  const auto held = from.getHeldUs();
+  for (unsigned i = 0; i < std::min<std::size_t>(held.size(), to.held_us.size()); ++i)
+    to.held_us[i] = held[i];
   return to;
 }
 
@@ -141,6 +154,10 @@ void write(const std::string& name, const config::TenantOverride& from,
   to.setMaxSessions(or_unset(from.max_sessions));
   to.setIdleTimeoutMs(or_unset(from.idle_timeout));
   to.setMaxDurationMs(or_unset(from.max_duration));
+  to.setGuarantee(from.share.guarantee.value_or(-1));
+  to.setLimit(from.share.limit.value_or(-1));
+  to.setWeight(from.share.weight.value_or(-1));
+  if (from.share.cls) to.setClass(std::string(scheduler::class_name(*from.share.cls)));
 }
 
 config::TenantOverride read(capnp_control::TenantChange::Reader from) {
@@ -154,6 +171,14 @@ config::TenantOverride read(capnp_control::TenantChange::Reader from) {
     to.idle_timeout = std::chrono::milliseconds(from.getIdleTimeoutMs());
   if (from.getMaxDurationMs() >= 0)
     to.max_duration = std::chrono::milliseconds(from.getMaxDurationMs());
+  // Whether they can be is checked where they are applied.
+  const auto unless_unset = [](double value, std::optional<double>* out) {
+    if (!(value < 0)) *out = value;
+  };
+  unless_unset(from.getGuarantee(), &to.share.guarantee);
+  unless_unset(from.getLimit(), &to.share.limit);
+  unless_unset(from.getWeight(), &to.share.weight);
+  to.share.cls = scheduler::parse_class(text(from.getClass()));
   return to;
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "common/result.h"
+#include "scheduler/device/tenant_state.h"
 #include "server/config/overrides.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -53,6 +55,11 @@ struct TenantInfo {
   std::uint64_t idle_timeout_ms = 0, max_duration_ms = 0;  ///< 0 = none
   std::uint32_t sessions = 0;
   std::uint64_t used_bytes = 0;  ///< on all devices
+  scheduler::Share share;        ///< of each device's time
+  /// Of all devices' time, since the server started: what was charged, and what it waited for with
+  /// work to do, because of others' shares, its limit, and its own turn.
+  std::uint64_t served_us = 0;
+  std::array<std::uint64_t, scheduler::kReasonCount> held_us{};
 
   bool operator==(const TenantInfo&) const = default;
 };

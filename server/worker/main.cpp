@@ -6,6 +6,7 @@
 #include "server/worker/broker_ledger.h"
 #include "server/worker/driver_start.h"
 #include "server/worker/resumption.h"
+#include "server/worker/turns.h"
 #include "server/worker/worker.h"
 
 #include <poll.h>
@@ -19,7 +20,18 @@
 namespace sluice::server {
 namespace {
 
-Status serve(const link::Start& start) {
+struct TurnParts {
+  Fd grants, uses, bell;
+};
+
+Result<Turns*> take_turns(TurnParts parts) {
+  SLUICE_TRY(auto grants, turns::map_grants(std::move(parts.grants)));
+  SLUICE_TRY(auto uses, turns::map_uses(std::move(parts.uses)));
+  // Never freed: kernels may run until the process ends.
+  return new Turns(std::move(grants), std::move(uses), std::move(parts.bell));
+}
+
+Status serve(const link::Start& start, TurnParts parts) {
   static DriverTable driver;
   auto ready = start_driver(start.driver_path, &driver);
   if (!ready) {
@@ -27,10 +39,13 @@ Status serve(const link::Start& start) {
     return fail(ready.error());
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
+  SLUICE_TRY(Turns* const turns, take_turns(std::move(parts)));
   Resumption resumption;
   SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start, resumption));
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, std::move(channel), ledger);
+  worker.use_turns(
+      *turns, turns->hold(start.driver_path) ? Worker::HeldBy::kDriver : Worker::HeldBy::kWorker);
   if (!worker.device_output().take_from_sink(start.driver_path)) {
     SLUICE_CHECK(worker.device_output().take_stdout());
     worker.completer().flush_prints();
@@ -47,6 +62,20 @@ Status serve(const link::Start& start) {
   ::_exit(0);
 }
 
+/// The message behind those that bring the parts.
+Result<link::Received> receive_start(TurnParts* parts) {
+  for (;;) {
+    auto received = link::receive_message(link::kWorkerLinkFd);
+    const auto* part = received ? std::get_if<link::TurnPart>(&received->message) : nullptr;
+    if (part == nullptr) return received;
+    using Part = link::TurnPart::Part;
+    Fd& place = part->part == Part::kGrants ? parts->grants
+                : part->part == Part::kUses ? parts->uses
+                                            : parts->bell;
+    place = std::move(received->passed);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::server
 
@@ -55,13 +84,15 @@ int main() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGPIPE, SIG_IGN);
   log_open_from_environment("sluice-worker", LogLevel::kInfo);
-  auto received = server::link::receive_message(server::link::kWorkerLinkFd);
+  server::TurnParts parts;
+  auto received = server::receive_start(&parts);
   if (!received || !std::holds_alternative<server::link::Start>(received->message)) {
     if (received || received.error().code != ErrorCode::kPeerClosed)
       std::fprintf(stderr, "sluice-worker: this program is started by sluiced, not by hand\n");
     return 2;
   }
-  const auto ended = server::serve(std::get<server::link::Start>(received->message));
+  const auto ended =
+      server::serve(std::get<server::link::Start>(received->message), std::move(parts));
   if (!ended) {
     SLUICE_LOG_ERROR("session", "{}", ended.error().message);
     return 1;

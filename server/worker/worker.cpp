@@ -80,6 +80,19 @@ std::uint32_t Worker::current_device() {
   return found != contexts.end() ? found->second.device : 0;
 }
 
+void Worker::use_turns(Turns& turns, HeldBy by) {
+  if (by == HeldBy::kDriver)
+    turns_ = &turns;
+  else
+    gate_ = std::make_unique<LaunchGate>(
+        turns, [this](std::function<void()> action) { after_all_work(std::move(action)); });
+}
+
+void Worker::stop() {
+  if (gate_ != nullptr) gate_->stop();
+  channel_->close();
+}
+
 Status Worker::run() {
   Status ended = serve();
   host_functions->end();
@@ -103,6 +116,7 @@ Status Worker::serve() {
       continue;
     }
     destroy_finished_streams();
+    if (gate_ != nullptr) gate_->rest();
     outbox_.flush();
     const auto ready = channel_->wait(transport::Clock::now() + kWait);
     if (!ready && ready.error().code != ErrorCode::kPeerClosed) return fail(ready.error());
@@ -196,6 +210,22 @@ void Worker::after_context_of(CUcontext context, Completer::Action action,
   if (context != current_) driver_.cuCtxSetCurrent(current_);
 }
 
+void Worker::after_all_work(std::function<void()> action) {
+  destroy_finished_streams();
+  std::vector<CUcontext> busy;
+  {
+    const std::lock_guard lock(memory_mutex);
+    for (const auto& known : contexts) busy.push_back(known.first);
+  }
+  std::erase_if(busy, [&](CUcontext context) { return streams_.busy(context).empty(); });
+  if (busy.empty()) return action();
+  auto rest = std::make_shared<std::atomic<std::size_t>>(busy.size());
+  const auto one_is_over = [rest, action = std::move(action)](CUresult) {
+    if (rest->fetch_sub(1) == 1) action();
+  };
+  for (CUcontext context : busy) after_context_of(context, one_is_over);
+}
+
 void Worker::after_everything(CUcontext context, Completer::Action action) {
   std::vector<CUcontext> others;
   {
@@ -252,7 +282,9 @@ void Worker::note_work(CUstream stream, bool is_upload) {
 
 void Worker::begin_work(CUstream stream) {
   const StreamRef state = streams_.find(current_, stream);
-  if (state->captures == 0) meter_.begin(current_, stream);
+  if (state->captures != 0) return;
+  if (gate_ != nullptr) gate_->before_work(current_device());
+  if (turns_ == nullptr) meter_.begin(current_, stream);
 }
 
 void Worker::destroy_finished_streams() {
@@ -272,7 +304,7 @@ link::Stats Worker::stats() const {
   out.pending_calls = out.waits - answers;
   out.bytes_in = received_bytes_;
   out.bytes_out = outbox_.sent_bytes() + staged_bytes_;
-  out.gpu_us = meter_.busy_us();
+  out.gpu_us = turns_ != nullptr ? turns_->busy_us() : meter_.busy_us();
   out.memory_peak_bytes = memory_peak_bytes;
   return out;
 }

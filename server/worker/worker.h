@@ -14,6 +14,7 @@
 #include "server/worker/device_output.h"
 #include "server/worker/gpu_meter.h"
 #include "server/worker/handles.h"
+#include "server/worker/launch_gate.h"
 #include "server/worker/ledger_link.h"
 #include "server/worker/outbox.h"
 #include "server/worker/pools.h"
@@ -21,6 +22,7 @@
 #include "server/worker/shared_staging.h"
 #include "server/worker/staging.h"
 #include "server/worker/streams.h"
+#include "server/worker/turns.h"
 #include "server/worker/upload_order.h"
 #include "transport/transport.h"
 
@@ -54,7 +56,11 @@ class Worker final : private wire::RecordHandler {
   /// Serves until the peer leaves, says goodbye, or breaks the protocol (the error then says how).
   Status run();
   /// From any thread: ends run().
-  void stop() { channel_->close(); }
+  void stop();
+  /// Before run(): `turns` outlives this. The driver asks them itself before it computes, and then
+  /// they also measure it exactly; or this does, before it issues a command.
+  enum class HeldBy { kDriver, kWorker };
+  void use_turns(Turns& turns, HeldBy by);
   /// Any thread.
   [[nodiscard]] link::Stats stats() const;
 
@@ -88,6 +94,8 @@ class Worker final : private wire::RecordHandler {
   void after_context(Completer::Action action) { after_context_of(current_, std::move(action)); }
   void after_context_of(CUcontext context, Completer::Action action,
                         Completer::Patience patience = {});
+  /// Runs `action`, which calls no driver, when everything issued in any context has completed.
+  void after_all_work(std::function<void()> action);
   /// The same for everything issued in any context; `action` runs with `context` current.
   void after_everything(CUcontext context, Completer::Action action);
   /// The same for what was issued in one stream, of whatever context.
@@ -162,6 +170,8 @@ class Worker final : private wire::RecordHandler {
   const DriverTable& driver_;
   std::unique_ptr<transport::Channel> channel_;
   LedgerLink& ledger_;
+  const Turns* turns_ = nullptr;  ///< if they measure
+  std::unique_ptr<LaunchGate> gate_;
   Outbox outbox_;
   StagingPool staging_;
   SharedStaging shared_staging_;

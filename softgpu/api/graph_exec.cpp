@@ -15,8 +15,10 @@ OperationPtr make_operation(std::function<CUresult()> work) {
 
 OperationPtr operation_of(const Node& node, const std::shared_ptr<Context>& context) {
   if (!node.is_enabled) return make_operation([] { return CUDA_SUCCESS; });
-  return make_operation(in_context(
+  auto operation = make_operation(in_context(
       context, [work = node.work, raw = context.get()] { return run_work(*work, *raw); }));
+  operation->device = computes_on(*node.work, *context);
+  return operation;
 }
 
 }  // namespace

@@ -115,6 +115,7 @@ CUresult make_kernel_work(const void* function, const LaunchConfig& shape, void*
 CUresult run(const KernelWork& work, const Context& context) {
   LaunchConfig config = work.config;
   config.services = context.services;
+  config.device = static_cast<unsigned>(context.device->ordinal);
   config.is_cancelled = [flag = context.is_cancelled] {
     return flag->load(std::memory_order_relaxed);
   };

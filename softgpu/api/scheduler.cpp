@@ -1,6 +1,7 @@
 #include "softgpu/api/scheduler.h"
 
 #include "softgpu/api/strict.h"
+#include "softgpu/exec/turn.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -55,6 +56,14 @@ Pool& pool() {
 
 void grow(Pool& p, unsigned free_threads);
 
+/// Called with the lock held.
+void make_ready(Pool& p, const OperationPtr& operation) {
+  const auto* hooks = turn_hooks();
+  if (operation->device >= 0 && hooks != nullptr)
+    hooks->add_work(hooks->user, static_cast<unsigned>(operation->device));
+  p.ready.push_back(operation);
+}
+
 /// For one operation that became ready. Called with the lock held.
 void wake_one(Pool& p) {
   if (p.sleepers.empty()) return;
@@ -75,12 +84,15 @@ void run(Pool& p, const OperationPtr& operation, std::unique_lock<std::mutex>& l
   operation->is_done = true;
   for (const OperationPtr& next : operation->successors)
     if (--next->waiting_for == 0) {
-      p.ready.push_back(next);
+      make_ready(p, next);
       wake_one(p);
       // This thread takes one of them; a host function among them may wait for another.
       grow(p, p.idle + 1);
     }
   operation->successors.clear();
+  const auto* hooks = turn_hooks();
+  if (operation->device >= 0 && hooks != nullptr)
+    hooks->remove_work(hooks->user, static_cast<unsigned>(operation->device));
   p.finished.notify_all();
 }
 
@@ -133,7 +145,7 @@ void schedule(const OperationPtr& operation, const std::vector<OperationPtr>& be
     ++operation->waiting_for;
   }
   if (operation->waiting_for != 0) return;
-  p.ready.push_back(operation);
+  make_ready(p, operation);
   grow(p, p.idle);
   wake_one(p);
 }

@@ -16,6 +16,7 @@ namespace sluice::softgpu {
 /// One operation. Shared by its stream, its events and those who wait; the last of them frees it.
 struct Operation {
   std::function<CUresult()> work;
+  int device = -1;  ///< it computes there; -1: it only copies, or calls the host
   std::vector<std::shared_ptr<Operation>> successors;
   int waiting_for = 0;
   bool is_done = false;

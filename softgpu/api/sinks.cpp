@@ -1,7 +1,9 @@
-// What softgpu exports besides the driver API: a worker, whose own stdout nobody reads, asks for
-// the text that kernels print. Found by dlsym; null restores stdout and stderr. The printf sink
-// gets a launch's text before the launch counts as finished, on the thread that ran it.
+// What softgpu exports besides the driver API, found by dlsym. A worker, whose own stdout nobody
+// reads, asks for the text that kernels print; null restores stdout and stderr. The printf sink
+// gets a launch's text before the launch counts as finished, on the thread that ran it. And a
+// worker that shares the device with others says when it may compute (common/turn_hooks.h).
 #include "softgpu/exec/services.h"
+#include "softgpu/exec/turn.h"
 
 #define SOFTGPU_OWN_API extern "C" __attribute__((visibility("default"))) void
 
@@ -10,4 +12,8 @@ SOFTGPU_OWN_API softgpu_set_printf_sink(sluice::softgpu::TextSink sink, void* us
 }
 SOFTGPU_OWN_API softgpu_set_assert_sink(sluice::softgpu::TextSink sink, void* user) {
   sluice::softgpu::set_assert_sink(sink, user);
+}
+extern "C" __attribute__((visibility("default"))) bool softgpu_set_turn_hooks(
+    const sluice_turn_hooks* hooks) {
+  return sluice::softgpu::set_turn_hooks(hooks);
 }

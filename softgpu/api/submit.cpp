@@ -3,9 +3,12 @@
 
 #include "softgpu/api/graph.h"
 #include "softgpu/api/memory_pool.h"
+#include "softgpu/api/ranges.h"
 #include "softgpu/api/strict.h"
+#include "softgpu/exec/turn.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace sluice::softgpu {
 namespace {
@@ -39,11 +42,12 @@ bool invalidate_blocking_captures(Context& context) {
 
 /// Called with the context's mutex held.
 CUresult start(const std::shared_ptr<Stream>& stream, std::function<CUresult()> work,
-               OperationPtr* out, bool always) {
+               OperationPtr* out, bool always, int device = -1) {
   std::vector<OperationPtr> before;
   SOFTGPU_CHECK(what_comes_before(stream, &before));
   auto operation = std::make_shared<Operation>();
   operation->work = in_context(stream->context, std::move(work), always);
+  operation->device = device;
   stream->last = operation;
   schedule(operation, before);
   if (out != nullptr) *out = operation;
@@ -92,9 +96,28 @@ CUresult submit(const std::shared_ptr<Stream>& stream, std::function<CUresult()>
   return start(stream, std::move(work), out, always);
 }
 
+int computes_on(const Work& work, const Context& context) {
+  const auto is_on_device = [](const std::byte* p) {
+    return is_device_address(reinterpret_cast<CUdeviceptr>(p));
+  };
+  const auto* copy = std::get_if<CopyWork>(&work);
+  const bool computes =
+      std::holds_alternative<KernelWork>(work) || std::holds_alternative<FillWork>(work) ||
+      (copy != nullptr && is_on_device(copy->box.from) && is_on_device(copy->box.to));
+  return computes ? context.device->ordinal : -1;
+}
+
 CUresult run_work(const Work& work, const Context& context) {
+  // A kernel takes its turns block by block, all else whole.
+  if (const auto* kernel = std::get_if<KernelWork>(&work)) return run(*kernel, context);
+  std::optional<Turn> turn;
+  const std::function<bool()> stops = [&] { return context.is_cancelled->load(); };
+  if (const int device = computes_on(work, context); device >= 0) {
+    turn.emplace(static_cast<unsigned>(device), stops);
+    if (!turn->has_begun()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   return std::visit(
-      [&](const auto& w) {
+      [&](const auto& w) -> CUresult {
         if constexpr (std::is_same_v<std::decay_t<decltype(w)>, KernelWork>)
           return run(w, context);
         else
@@ -105,13 +128,15 @@ CUresult run_work(const Work& work, const Context& context) {
 
 CUresult submit_work(const std::shared_ptr<Stream>& stream, Work work, OperationPtr* out) {
   const std::lock_guard lock(stream->context->mutex);
-  if (stream->capture == nullptr)
+  if (stream->capture == nullptr) {
+    const int device = computes_on(work, *stream->context);
     return start(
         stream,
         [work = std::move(work), context = stream->context.get()] {
           return run_work(work, *context);
         },
-        out, false);
+        out, false, device);
+  }
   if (stream->capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   stream->tail = {stream->capture->graph->add(std::move(work), stream->tail)};
   return CUDA_SUCCESS;

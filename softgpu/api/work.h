@@ -78,6 +78,8 @@ inline CUresult run(const EventRecordWork&) {
 }
 
 CUresult run_work(const Work& work, const Context& context);
+/// The device whose time it takes; -1: none, it only copies or calls the host.
+int computes_on(const Work& work, const Context& context);
 
 /// Puts the work into the stream, or into the graph of the stream's capture.
 CUresult submit_work(const std::shared_ptr<Stream>& stream, Work work, OperationPtr* out = nullptr);

@@ -1,6 +1,7 @@
 #include "softgpu/exec/grid.h"
 
 #include "common/format.h"
+#include "softgpu/exec/turn.h"
 
 #include <sched.h>
 
@@ -84,6 +85,11 @@ bool Grid::advance(BlockRun* run, bool* is_done) {
 }
 
 void Grid::work() {
+  const std::function<bool()> stops = [this] {
+    return is_stopped.load(std::memory_order_relaxed) || is_cancelled();
+  };
+  Turn turn(config_.device, stops);
+  if (!turn.has_begun()) return cancel();
   const WatchedThread watched(*this);
   std::vector<std::unique_ptr<BlockRun>> running;
   bool is_all_started = false;
@@ -91,6 +97,11 @@ void Grid::work() {
   const std::size_t running_max = config_.is_cooperative ? block_count_ : kRunningMax;
   const unsigned patience = config_.is_cooperative ? 1 : kPatienceRounds;
   while (!is_stopped.load(std::memory_order_relaxed)) {
+    turn.let_others();
+    if (!turn.has_begun()) {
+      cancel();
+      break;
+    }
     const bool wants_another =
         running.empty() || (fruitless_rounds >= patience && running.size() < running_max);
     if (wants_another && !is_all_started) {

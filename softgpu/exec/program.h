@@ -63,6 +63,7 @@ struct LaunchConfig {
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> params;  ///< KernelInfo::param_bytes, copied at launch
   bool is_cooperative = false;    ///< all blocks run interleaved; grid-wide barriers work
+  unsigned device = 0;            ///< whose turns it takes (exec/turn.h)
   /// Polled between blocks and by the watchdog; true stops the grid (context teardown), even in an
   /// endless loop. Must not block.
   std::function<bool()> is_cancelled;

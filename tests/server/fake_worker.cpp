@@ -115,6 +115,8 @@ void obey(int data, char command) {
 int main() {
   ::signal(SIGPIPE, SIG_IGN);
   auto received = link::receive_message(link::kWorkerLinkFd);
+  while (received && std::holds_alternative<link::TurnPart>(received->message))
+    received = link::receive_message(link::kWorkerLinkFd);
   if (!received || !std::holds_alternative<link::Start>(received->message)) return 2;
   const auto start = std::get<link::Start>(received->message);
   const std::string kind = start.tenant.substr(0, start.tenant.find('.'));

@@ -104,6 +104,16 @@ TEST_F(LifeLineTest, TheServersReasonIsPassedOn) {
   EXPECT_EQ("killed by an administrator", over->message);
 }
 
+TEST_F(LifeLineTest, TheServersReasonIsPassedOnAlsoIfItIsGoneByNow) {
+  // Broken: a killed program is told that the server closed its life line, and not why.
+  LifeLine line(transport::make_socket_stream(std::move(client_)));
+  tell(wire::Ending{wire::EndingCode::kKilled, "killed by an administrator", 0});
+  server_ = Fd();
+  const auto over = line.watch(now_);
+  ASSERT_TRUE(over.has_value());
+  EXPECT_EQ("killed by an administrator", over->message);
+}
+
 TEST_F(LifeLineTest, ItsEndIsTheSessions) {
   LifeLine line(transport::make_socket_stream(std::move(client_)));
   EXPECT_FALSE(line.watch(now_));

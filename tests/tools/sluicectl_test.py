@@ -56,7 +56,7 @@ class Tenants(Case):
         server = self.serve()
         table = self.accepted(server.ctl("tenant", "list"))
         self.assertRegex(table, r"TENANT +MEMORY +USED")
-        self.assertRegex(table, r"a +256 MiB +0 B +0/64 +none +none +yes +file")
+        self.assertRegex(table, r"a +256 MiB +0 B +any +1 +standard +0 +0/64 +none +none +yes +file")
         self.assertEqual(["a"], [t["name"] for t in server.ask("tenant", "list")])
 
     def test_mistakes_are_named(self):

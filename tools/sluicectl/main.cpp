@@ -3,6 +3,7 @@
 #include "common/read_file.h"
 #include "server/config/config.h"
 #include "server/config/duration.h"
+#include "server/config/percent.h"
 #include "server/config/size.h"
 #include "tools/sluicectl/cert/command.h"
 #include "tools/sluicectl/commands.h"
@@ -19,6 +20,8 @@ namespace {
 struct Options {
   std::string socket, output = "table";
   std::string name, file, memory, idle_timeout, max_duration, interval = "1s";
+  std::string compute, compute_limit, cls;
+  double weight = -1;
   std::int64_t max_sessions = -1;
   std::vector<std::uint64_t> sessions;
   bool is_forced = false, is_once = false;
@@ -60,6 +63,17 @@ Result<config::TenantOverride> change_of(const Options& options) {
   if (!options.memory.empty()) {
     SLUICE_TRY(out.memory_limit_bytes, named("--memory", config::parse_size(options.memory)));
   }
+  if (!options.compute.empty()) {
+    SLUICE_TRY(out.share.guarantee, named("--compute", config::parse_percent(options.compute)));
+  }
+  if (!options.compute_limit.empty()) {
+    SLUICE_TRY(out.share.limit,
+               named("--compute-limit", config::parse_percent(options.compute_limit)));
+  }
+  if (!options.cls.empty()) {
+    SLUICE_TRY(out.share.cls, named("--class", config::parse_class(options.cls)));
+  }
+  if (options.weight >= 0) out.share.weight = options.weight;
   if (options.max_sessions >= 0)
     out.max_sessions = static_cast<std::uint32_t>(options.max_sessions);
   if (!options.idle_timeout.empty()) {
@@ -110,6 +124,18 @@ void add_tenant_commands(CLI::App& app, Options& o, Commands& commands) {
   set->add_option("name", o.name, "the tenant's name")->required();
   set->add_option("--memory", o.memory, "slice of each device, e.g. 4GiB; 0: the whole device")
       ->type_name("SIZE");
+  set->add_option("--compute", o.compute,
+                  "the part of each device's time that it gets at least, e.g. 30%; 0%: none")
+      ->type_name("PERCENT");
+  set->add_option("--compute-limit", o.compute_limit,
+                  "the part that it never gets more of, e.g. 80%; 100%: no limit")
+      ->type_name("PERCENT");
+  set->add_option("--weight", o.weight, "its part of what is left, against the others' (default 1)")
+      ->check(CLI::Range(scheduler::kWeightMin, scheduler::kWeightMax))
+      ->type_name("N");
+  set->add_option("--class,--priority", o.cls,
+                  "who goes first: best-effort, standard (default), interactive or realtime")
+      ->type_name("CLASS");
   set->add_option("--max-sessions", o.max_sessions, "sessions at the same time")
       ->check(CLI::Range(0u, config::kSessionCountMax))
       ->type_name("N");

@@ -2,6 +2,7 @@
 
 #include "common/format.h"
 #include "server/config/duration.h"
+#include "server/config/percent.h"
 #include "server/config/size.h"
 
 #include <cstdio>
@@ -24,6 +25,16 @@ std::string time_text(std::uint64_t ms) {
 
 std::string limit_text(const TenantInfo& tenant) {
   return tenant.memory_limit_bytes == 0 ? "device" : size_text(tenant.memory_limit_bytes);
+}
+
+/// "30% to 80%", "up to 80%", "from 30%", "any"
+std::string compute_text(const TenantInfo& t) {
+  using config::percent_text;
+  const bool has_limit = t.share.limit < 1;
+  if (t.share.guarantee > 0)
+    return has_limit ? percent_text(t.share.guarantee) + " to " + percent_text(t.share.limit)
+                     : "from " + percent_text(t.share.guarantee);
+  return has_limit ? "up to " + percent_text(t.share.limit) : "any";
 }
 
 std::string time_limit(std::uint64_t ms) {
@@ -78,7 +89,15 @@ nlohmann::json json_of(const TenantInfo& t) {
           {"idle_timeout_ms", t.idle_timeout_ms},
           {"max_duration_ms", t.max_duration_ms},
           {"sessions", t.sessions},
-          {"used_bytes", t.used_bytes}};
+          {"used_bytes", t.used_bytes},
+          {"compute", t.share.guarantee},
+          {"compute_limit", t.share.limit},
+          {"weight", t.share.weight},
+          {"class", scheduler::class_name(t.share.cls)},
+          {"gpu_us", t.served_us},
+          {"held_by_share_us", t.held_us[0]},
+          {"held_by_limit_us", t.held_us[1]},
+          {"held_by_turn_us", t.held_us[2]}};
 }
 
 std::string table_of(const std::vector<SessionInfo>& sessions) {
@@ -93,21 +112,28 @@ std::string table_of(const std::vector<SessionInfo>& sessions) {
 }
 
 std::string table_of(const std::vector<TenantInfo>& tenants) {
-  Table table(
-      {"TENANT", "MEMORY", "USED", "SESSIONS", "IDLE TIMEOUT", "MAX DURATION", "TOKEN", "SOURCE"});
+  Table table({"TENANT", "MEMORY", "USED", "COMPUTE", "WEIGHT", "CLASS", "GPU ms", "SESSIONS",
+               "IDLE TIMEOUT", "MAX DURATION", "TOKEN", "SOURCE"});
   for (const TenantInfo& t : tenants)
-    table.add({t.name, limit_text(t), size_text(t.used_bytes),
-               format("{}/{}", t.sessions, t.max_sessions), time_limit(t.idle_timeout_ms),
-               time_limit(t.max_duration_ms), t.has_token ? "yes" : "no", t.source});
+    table.add({t.name, limit_text(t), size_text(t.used_bytes), compute_text(t),
+               format("{:g}", t.share.weight), std::string(scheduler::class_name(t.share.cls)),
+               std::to_string(t.served_us / 1000), format("{}/{}", t.sessions, t.max_sessions),
+               time_limit(t.idle_timeout_ms), time_limit(t.max_duration_ms),
+               t.has_token ? "yes" : "no", t.source});
   return table.text();
 }
 
 std::string text_of(const TenantInfo& t) {
   return format(
-      "tenant        {}\nmemory        {} of {} used\nsessions      {} of {}\n"
+      "tenant        {}\nmemory        {} of {} used\n"
+      "compute       {}, weight {:g}, class {}\n"
+      "GPU time      {} ms; had work and waited: {} ms for others, {} ms for its limit\n"
+      "sessions      {} of {}\n"
       "idle timeout  {}\nmax duration  {}\ntoken         {}\nsource        {}\n",
-      t.name, size_text(t.used_bytes), limit_text(t), t.sessions, t.max_sessions,
-      time_limit(t.idle_timeout_ms), time_limit(t.max_duration_ms),
+      t.name, size_text(t.used_bytes), limit_text(t), compute_text(t), t.share.weight,
+      scheduler::class_name(t.share.cls), t.served_us / 1000, t.held_us[0] / 1000,
+      t.held_us[1] / 1000, t.sessions, t.max_sessions, time_limit(t.idle_timeout_ms),
+      time_limit(t.max_duration_ms),
       t.has_token ? "set" : "none: nobody is let in (sluicectl token new)",
       t.source == "both"   ? "sluiced.toml, changed with sluicectl"
       : t.source == "file" ? "sluiced.toml"

@@ -1,0 +1,82 @@
+// The two pages through which the broker and a worker speak of the device's time. Each side writes
+// one and only reads the other: a worker cannot give itself a turn, and the broker believes no
+// more of what a worker writes than it must. Whoever changes something first stores it and then
+// looks at the other's page (both sequentially consistent), so that one of the two always sees it.
+#pragma once
+
+#include "common/fd.h"
+#include "common/result.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::server::turns {
+
+inline constexpr unsigned kDevicesMax = 32;
+
+/// Written by the broker.
+struct alignas(64) Grant {
+  std::atomic<std::uint32_t> is_open;       ///< a futex; 1: the session may compute on the device
+  std::atomic<std::uint32_t> is_contended;  ///< 1: others wait; an idle session gives it back
+  /// On CLOCK_MONOTONIC. What is later has no permission, whatever is_open says: a broker that
+  /// hangs leaves nobody running uncapped.
+  std::atomic<std::uint64_t> open_until_ns;
+};
+
+/// Written by the worker.
+struct alignas(64) Use {
+  std::atomic<std::uint32_t> running;   ///< threads, or commands, that compute now
+  std::atomic<std::uint32_t> has_work;  ///< 1: something for the device could run
+  std::atomic<std::uint64_t> busy_ns;   ///< time with `running` > 0, up to now or the last change
+  std::atomic<std::uint64_t> busy_since_ns;  ///< since when `running` > 0; 0: it is not
+};
+
+template <class Slot>
+struct Page {
+  Slot devices[kDevicesMax];
+};
+using Grants = Page<Grant>;
+using Uses = Page<Use>;
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// A mapping of one page, and its descriptor.
+template <class T>
+class Mapped {
+ public:
+  Mapped() = default;
+  Mapped(Fd fd, T* page) : fd_(std::move(fd)), page_(page) {}
+  ~Mapped();
+  Mapped(Mapped&& other) noexcept : fd_(std::move(other.fd_)), page_(other.page_) {
+    other.page_ = nullptr;
+  }
+  Mapped& operator=(Mapped&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(page_, other.page_);
+    return *this;
+  }
+  [[nodiscard]] T* get() const { return page_; }
+  T* operator->() const { return page_; }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+  T* page_ = nullptr;
+};
+
+/// The broker's: writable here, and for nobody who gets the descriptor.
+Result<Mapped<Grants>> make_grants();
+/// The broker's view of a page that its worker writes.
+Result<Mapped<Uses>> make_uses();
+/// The worker's ends.
+Result<Mapped<const Grants>> map_grants(Fd fd);
+Result<Mapped<Uses>> map_uses(Fd fd);
+
+/// CLOCK_MONOTONIC.
+[[nodiscard]] std::uint64_t now_ns();
+/// Sleeps while the word is 0, at most so long.
+void sleep_while_closed(const std::atomic<std::uint32_t>& word, std::uint64_t patience_ns);
+void wake_all(std::atomic<std::uint32_t>& word);
+
+}  // namespace sluice::server::turns

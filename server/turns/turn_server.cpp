@@ -1,0 +1,271 @@
+#include "server/turns/turn_server.h"
+
+#include "common/log.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace sluice::server::turns {
+namespace {
+
+constexpr std::uint64_t kWakeKey = 0, kTimerKey = ~std::uint64_t{0};
+/// It looks at least this often, and is taken for dead after so many times that.
+constexpr Duration kPulse = std::chrono::milliseconds(500);
+constexpr int kDeadPulses = 6;
+/// What a tenant owes is not forgotten because it leaves and comes again at once.
+constexpr Duration kLinger = scheduler::Tags::kDebtMax;
+constexpr Time kGone{0};  ///< as leaves_at
+/// Turns are short: whoever hands them over should not wait for a core itself.
+constexpr int kNice = -15;
+
+Time now() {
+  return Time(now_ns());
+}
+
+class PagePort final : public Port {
+ public:
+  PagePort(Grant& grant, const Use& use) : grant_(grant), use_(use) {}
+
+  void open(Time until) override {
+    grant_.open_until_ns = static_cast<std::uint64_t>(until.count());
+    if (grant_.is_open.exchange(1) == 0) wake_all(grant_.is_open);
+  }
+  void close() override { grant_.is_open = 0; }
+  void set_contended(bool is_contended) override {
+    if ((grant_.is_contended != 0) != is_contended) grant_.is_contended = is_contended ? 1 : 0;
+  }
+  [[nodiscard]] bool is_running() const override { return use_.running != 0; }
+  [[nodiscard]] bool has_work() const override { return use_.has_work != 0; }
+  /// A worker may write anything here: whoever uses it bounds it.
+  [[nodiscard]] Duration busy(Time at) const override {
+    const std::uint64_t since = use_.busy_since_ns;
+    const auto at_ns = static_cast<std::uint64_t>(at.count());
+    return Duration(use_.busy_ns + (since != 0 && since < at_ns ? at_ns - since : 0));
+  }
+
+ private:
+  Grant& grant_;
+  const Use& use_;
+};
+
+}  // namespace
+
+struct TurnServer::Session {
+  TenantId tenant = 0;
+  Mapped<Grants> grants;
+  Mapped<Uses> uses;
+  Fd bell;
+  std::vector<std::unique_ptr<PagePort>> ports;  ///< by device
+};
+
+TurnServer::TurnServer(std::string policy, TurnOptions options, Overrun on_overrun)
+    : policy_(std::move(policy)), options_(options), on_overrun_(std::move(on_overrun)) {}
+
+Result<std::unique_ptr<TurnServer>> TurnServer::start(const std::string& policy,
+                                                      TurnOptions options, Overrun on_overrun) {
+  std::unique_ptr<TurnServer> server(new TurnServer(policy, options, std::move(on_overrun)));
+  SLUICE_CHECK(server->open());
+  server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
+  return server;
+}
+
+TurnServer::~TurnServer() {
+  stops_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status TurnServer::open() {
+  if (scheduler::make_policy(policy_) == nullptr)
+    return fail(ErrorCode::kInvalidArgument, "no policy is called \"" + policy_ + "\"");
+  epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  timer_ = Fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeKey;
+  bool is_open = epoll_.valid() && timer_.valid() && wake_.valid() &&
+                 ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0;
+  event.data.u64 = kTimerKey;
+  is_open = is_open && ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer_.get(), &event) == 0;
+  looked_at_ns_ = now_ns();
+  if (!is_open) return fail(system_error("starting the turns", errno));
+  return {};
+}
+
+void TurnServer::wake() {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+}
+
+DeviceTurns& TurnServer::device(std::size_t index, Time at) {
+  while (devices_.size() <= index) {
+    devices_.push_back(
+        std::make_unique<DeviceTurns>(scheduler::make_policy(policy_), options_,
+                                      [this](SeatId seat, Duration late, bool is_final) {
+                                        overruns_.emplace_back([this, seat, late, is_final] {
+                                          if (on_overrun_) on_overrun_(seat, late, is_final);
+                                        });
+                                      }));
+    for (const auto& [id, tenant] : tenants_)
+      if (tenant.leaves_at != kGone) devices_.back()->set_share(id, tenant.share, at);
+  }
+  return *devices_[index];
+}
+
+void TurnServer::share(TenantId id, const scheduler::Share& share) {
+  tenants_.at(id).share = share;
+  for (auto& each : devices_) each->set_share(id, share, now());
+}
+
+void TurnServer::set_share(const std::string& tenant, const scheduler::Share& wanted) {
+  const std::lock_guard lock(mutex_);
+  const auto known = ids_.find(tenant);
+  if (known == ids_.end() || tenants_.at(known->second).leaves_at == kGone) return;
+  if (tenants_.at(known->second).share == wanted) return;
+  share(known->second, wanted);
+  wake();
+}
+
+Result<Seat> TurnServer::attach(std::uint64_t id, const std::string& tenant,
+                                const scheduler::Share& wanted) {
+  auto session = std::make_unique<Session>();
+  SLUICE_TRY(session->grants, make_grants());
+  SLUICE_TRY(session->uses, make_uses());
+  session->bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!session->bell.valid()) return fail(system_error("making a bell", errno));
+  const Seat seat{session->grants.fd(), session->uses.fd(), session->bell.get()};
+  const std::lock_guard lock(mutex_);
+  session->tenant = ids_.try_emplace(tenant, ids_.size() + 1).first->second;
+  Tenant& owner = tenants_[session->tenant];
+  ++owner.sessions;
+  owner.leaves_at = Time::max();
+  share(session->tenant, wanted);
+  sessions_[id] = std::move(session);
+  return seat;
+}
+
+void TurnServer::set_device_count(std::uint64_t id, std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || !found->second->ports.empty()) return;
+  Session& session = *found->second;
+  for (std::size_t i = 0; i < std::min<std::size_t>(count, kDevicesMax); ++i) {
+    session.ports.push_back(
+        std::make_unique<PagePort>(session.grants->devices[i], session.uses->devices[i]));
+    device(i, now()).attach(id, session.tenant, session.ports.back().get());
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, session.bell.get(), &event) != 0)
+    SLUICE_LOG_ERROR("turns", "session={} cannot be heard and gets no turns: error {}", id, errno);
+}
+
+void TurnServer::detach(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  for (std::size_t i = 0; i < found->second->ports.size(); ++i) devices_[i]->detach(id, now());
+  Tenant& owner = tenants_.at(found->second->tenant);
+  if (--owner.sessions == 0) owner.leaves_at = now() + kLinger;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->bell.get(), nullptr);
+  sessions_.erase(found);
+  wake();
+}
+
+/// Those who left a while ago: others' shares no longer depend on them.
+void TurnServer::forget_tenants() {
+  for (auto& [id, tenant] : tenants_) {
+    if (tenant.leaves_at == kGone || tenant.leaves_at > now()) continue;
+    tenant.before = time_of(id, tenant);
+    tenant.leaves_at = kGone;
+    for (auto& each : devices_) each->remove_tenant(id, now());
+  }
+}
+
+TenantTime TurnServer::time_of(TenantId id, const Tenant& tenant) const {
+  TenantTime sum = tenant.before;
+  if (tenant.leaves_at == kGone) return sum;
+  for (const auto& each : devices_) {
+    const scheduler::Account account = each->account(id);
+    sum.served += account.served;
+    for (std::size_t i = 0; i < sum.held.size(); ++i) sum.held[i] += account.held[i];
+  }
+  return sum;
+}
+
+TenantTime TurnServer::time_of(const std::string& tenant) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = ids_.find(tenant);
+  return known != ids_.end() ? time_of(known->second, tenants_.at(known->second)) : TenantTime{};
+}
+
+bool TurnServer::is_alive() const {
+  return now() - Time(looked_at_ns_.load()) < kDeadPulses * kPulse;
+}
+
+void TurnServer::look_at(std::uint64_t id) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  std::uint64_t rings = 0;
+  static_cast<void>(!::read(found->second->bell.get(), &rings, sizeof rings));
+  for (std::size_t i = 0; i < found->second->ports.size(); ++i) devices_[i]->look(id, now());
+}
+
+void TurnServer::set_timer(Time at) {
+  const Time latest = now() + kPulse;
+  const Time when = std::min(at, latest);
+  itimerspec spec{};
+  spec.it_value.tv_sec = when.count() / 1'000'000'000;
+  spec.it_value.tv_nsec = when.count() % 1'000'000'000;
+  ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
+}
+
+void TurnServer::wait_for_events() {
+  std::array<epoll_event, 64> events{};
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+  looked_at_ns_ = now_ns();
+  const std::lock_guard lock(mutex_);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
+    std::uint64_t value = 0;
+    if (key == kWakeKey)
+      static_cast<void>(!::read(wake_.get(), &value, sizeof value));
+    else if (key != kTimerKey)
+      look_at(key);
+  }
+}
+
+void TurnServer::serve() {
+  ::pthread_setname_np(::pthread_self(), "sluice-turns");
+  // Without the right to it, it is a thread like any other.
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice);
+  while (!stops_) {
+    std::vector<std::function<void()>> overruns;
+    {
+      const std::lock_guard lock(mutex_);
+      forget_tenants();
+      Time next = Time::max();
+      for (const auto& each : devices_) {
+        each->run(now());
+        next = std::min(next, each->next_look(now()));
+      }
+      overruns.swap(overruns_);
+      set_timer(next);
+    }
+    for (const auto& tell : overruns) tell();
+    wait_for_events();
+  }
+}
+
+}  // namespace sluice::server::turns

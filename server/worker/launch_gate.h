@@ -1,0 +1,56 @@
+// Takes the session's turns at the boundary of commands, for drivers that cannot be held between
+// blocks: every genuine one. A turn is held from the first command that is issued until everything
+// issued has completed; when it is to end, nothing more is issued until then.
+//
+// While the decode thread waits for a turn it decodes nothing, also not what needs no turn
+// (decision 0012); what the driver has already been given goes on.
+#pragma once
+
+#include "server/worker/turns.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <set>
+
+namespace sluice::server {
+
+class LaunchGate {
+ public:
+  /// Runs what it is given once all commands issued so far have completed; on any thread, perhaps
+  /// at once.
+  using AfterAll = std::function<void(std::function<void()>)>;
+
+  /// `turns` outlives this.
+  LaunchGate(Turns& turns, AfterAll after_all) : turns_(turns), after_all_(std::move(after_all)) {}
+
+  /// Decode thread, before a command for the device is issued: waits for the turn.
+  void before_work(unsigned device);
+  /// Decode thread, when there is nothing more to decode for now.
+  void rest();
+  /// Any thread: waits no more, for the session is over.
+  void stop();
+
+  /// Commands after which completion is asked for, although more follow.
+  static constexpr std::uint64_t kBundle = 16;
+  /// Commands under way while others wait.
+  static constexpr std::uint64_t kWindow = 4 * kBundle;
+
+ private:
+  void mark();
+  void drain();
+  void take(unsigned device);
+  void keep_window();
+  void on_completed(std::uint64_t count);
+
+  Turns& turns_;
+  const AfterAll after_all_;
+  std::uint64_t marked_ = 0;  ///< of the decode thread
+  std::mutex mutex_;          ///< guards what follows
+  std::condition_variable changed_;
+  std::uint64_t issued_ = 0, completed_ = 0;
+  std::set<unsigned> held_;
+  bool stops_ = false;
+};
+
+}  // namespace sluice::server
