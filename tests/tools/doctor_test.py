@@ -144,6 +144,18 @@ class OnThisHost(DoctorCase):
         self.assertIn("ulimit -f", self.why_not(found, "shm"))
         self.assertIn("ulimit -f unlimited", self.warnings(found, "file size")[0]["advice"])
 
+    def test_a_chosen_transport_that_fails_leaves_no_session_and_says_why(self):
+        found = self.report(self.server.unix, "--transport", "shm", code=3, prefix=("bash", "-c", 'ulimit -f 8; exec "$0" "$@"'))
+        self.assertIn("ulimit -f", self.problems(found))
+        self.assertIsNone(found["session"])
+        self.assertGreater(found["host"]["cpus_online"], 0)
+
+    def test_an_emulated_way_shows_in_what_is_measured(self):
+        if "--emulate" not in run(SLUICE, "run", "--help").stdout:
+            self.skipTest("the client libraries know no SLUICE_EMULATE yet")
+        found = self.report(self.server.tcp, env={"SLUICE_EMULATE": "rtt=30ms"})
+        self.assertGreaterEqual(found["round_trip_us"]["min"], 30_000)
+
     def test_limits_of_this_host_are_judged(self):
         found = self.report(self.server.unix, "--no-measure", prefix=("bash", "-c", 'ulimit -n 200; exec "$0" "$@"'))
         self.assertEqual(200, found["host"]["files_max"])
