@@ -1,6 +1,7 @@
 #include "channels.h"
 
 #include "cipher.h"
+#include "raw_peer.h"
 #include "transport/shm/memory.h"
 #include "transport/tls/tls_stream.h"
 #include "transport/transport.h"
@@ -207,6 +208,13 @@ std::vector<Figure> measure_channels(const std::string& kind, const ChannelOptio
         return commands_m /
                raw_commands_s(ends, options.message_bytes, options.batch, options.command_count);
       }));
+  if (kind == "shm" && options.message_bytes == 64 && options.batch == 64) {
+    RawPeer ring(false);
+    out.push_back(compare(
+        "commands, batched", "M/s", "bare ring", options.repeats,
+        [&] { return commands_m / channel_commands_s(channels, options); },
+        [&] { return commands_m / ring.commands_s(RawWay::kSpin, options.command_count); }));
+  }
   if (options.bulk_mib == 0) return out;
   const std::vector<std::byte> from(options.bulk_mib << 20, std::byte{1});
   std::vector<std::byte> to(from.size(), std::byte{2});

@@ -1,17 +1,21 @@
 // sluice-perf: what Sluice costs, each figure beside the raw limit measured in the same run.
 #include "calls.h"
 #include "channels.h"
+#include "company.h"
+#include "in_child.h"
+#include "json.h"
+#include "targets.h"
 #include "tools/sluice/local_server.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 namespace sluice::bench {
 namespace {
@@ -28,15 +32,6 @@ struct Options {
 
 fs::path bin_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path();
-}
-
-nlohmann::json to_json(const Figure& f) {
-  return {{"name", f.name},         {"value", f.value}, {"unit", f.unit},
-          {"raw_name", f.raw_name}, {"raw", f.raw},     {"ratio", f.ratio()}};
-}
-
-Figure from_json(const nlohmann::json& f) {
-  return {f.at("name"), f.at("unit"), f.at("value"), f.at("raw_name"), f.at("raw")};
 }
 
 double load_average() {
@@ -67,62 +62,84 @@ void print(const std::string& output, const std::string& transport, double load_
   std::fflush(stdout);
 }
 
-/// In a process of its own: a client library serves one session, and its end is the process's.
-std::vector<Figure> measure_in_child(const std::string& library, const CallOptions& calls) {
-  int ends[2];
-  if (::pipe(ends) != 0) std::abort();
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::close(ends[0]);
-    nlohmann::json list = nlohmann::json::array();
-    for (const Figure& f : measure_calls(library, calls)) list.push_back(to_json(f));
-    const std::string text = list.dump();
-    if (::write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      std::_Exit(1);
-    std::exit(0);
-  }
-  ::close(ends[1]);
-  std::string text;
-  char buffer[4096];
-  for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(got));
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  if (status != 0) std::exit(1);
-  std::vector<Figure> out;
-  for (const auto& f : nlohmann::json::parse(text)) out.push_back(from_json(f));
-  return out;
-}
-
-int run_calls(Options options) {
-  const std::string driver = bin_folder() / "../lib/bench/libcuda.so.1";
-  for (const std::string& transport : options.transports) {
-    options.calls.transport = transport;
-    const double load = load_average();
-    if (transport == "none") {
-      print(options.output, transport, load, measure_in_child(driver, options.calls));
-      continue;
-    }
+/// A server of our own for `transport`, which the library finds in the environment.
+class Server {
+ public:
+  static Result<Server> start(const std::string& transport) {
+    const std::string driver = bin_folder() / "../lib/bench/libcuda.so.1";
+    Server out;
+    out.library_ = driver;
+    if (transport == "none") return out;
     auto server =
         tool::LocalServer::start({.bin_folder = bin_folder().string(),
                                   .memory_limit = "",
                                   .use_tcp = transport.starts_with("tcp") || transport == "ucx",
                                   .use_tls = transport == "tcp-tls",
                                   .driver = driver});
-    if (!server) {
-      std::fprintf(stderr, "sluice-perf: %s\n", server.error().message.c_str());
-      return 1;
-    }
+    if (!server) return fail(server.error());
     ::setenv("SLUICE_SERVER", server->address().c_str(), 1);
     ::setenv("SLUICE_TENANT", tool::LocalServer::kTenant, 1);
     ::setenv("SLUICE_TOKEN_FILE", server->token_file().c_str(), 1);
     ::setenv("SLUICE_TRANSPORT", transport == "tcp-tls" ? "tcp" : transport.c_str(), 1);
     ::setenv("SLUICE_TLS", transport == "tcp-tls" ? "on" : "off", 1);
     ::setenv("SLUICE_TLS_CA", server->ca_file().c_str(), 1);
-    const std::string client = bin_folder() / "../lib/sluice/libcuda.so.1";
-    print(options.output, transport, load, measure_in_child(client, options.calls));
+    out.server_.emplace(std::move(*server));
+    out.library_ = bin_folder() / "../lib/sluice/libcuda.so.1";
+    return out;
   }
+  [[nodiscard]] const std::string& library() const { return library_; }
+
+ private:
+  std::optional<tool::LocalServer> server_;
+  std::string library_;
+};
+
+int give_up(const Error& error) {
+  std::fprintf(stderr, "sluice-perf: %s\n", error.message.c_str());
+  return 1;
+}
+
+int run_calls(Options options) {
+  for (const std::string& transport : options.transports) {
+    options.calls.transport = transport;
+    const double load = load_average();
+    const auto server = Server::start(transport);
+    if (!server) return give_up(server.error());
+    print(options.output, transport, load,
+          measure_in_child([&] { return measure_calls(server->library(), options.calls); }));
+  }
+  return 0;
+}
+
+/// Enough of everything for the table of targets, in under two minutes.
+int run_targets(Options options) {
+  const double load = load_average();
+  options.calls.rounds = 2'000;
+  options.calls.launches = 50'000;
+  options.calls.repeats = options.channels.repeats = 3;
+  options.calls.copy_kib = {256 * 1024};
+  options.channels.rounds = 2'000;
+  std::vector<Measurement> measured;
+  std::vector<Figure> driver_alone;
+  for (const std::string transport : {"none", "shm", "tcp"}) {
+    options.calls.transport = transport;
+    options.calls.has_copies = transport != "none";
+    const auto server = Server::start(transport);
+    if (!server) return give_up(server.error());
+    auto figures =
+        measure_in_child([&] { return measure_calls(server->library(), options.calls); });
+    if (transport == "none") {
+      driver_alone = std::move(figures);
+      continue;
+    }
+    figures.push_back(launch_in_worker(figures, driver_alone));
+    for (Figure& f : measure_in_child([&] { return measure_company(server->library(), {}); }))
+      figures.push_back(std::move(f));
+    measured.push_back({transport, std::move(figures)});
+  }
+  for (const std::string kind : {"shm", "tcp", "tcp-tls"})
+    measured.push_back({"channel " + kind, measure_channels(kind, options.channels)});
+  print_targets(options.output, judge_targets(measured), load, load_average());
   return 0;
 }
 
@@ -200,7 +217,10 @@ int run(int argc, char** argv) {
   CLI::App* channels = app.add_subcommand(
       "channels", "the channels by themselves, both ends in one process, beside a plain socket");
   add_channel_options(*channels, options);
+  const CLI::App* targets = app.add_subcommand(
+      "targets", "what Sluice promises, beside what this host measures; takes up to two minutes");
   CLI11_PARSE(app, argc, argv);
+  if (targets->parsed()) return run_targets(options);
   return channels->parsed() ? run_channels(options) : run_calls(options);
 }
 

@@ -75,6 +75,8 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(64, m.server_instance);
   field(65, m.grace_ms);
   field(66, m.resumes_on_reset);
+  field(80, m.release);
+  field(81, m.wall_clock_us);
 }
 
 template <class Visitor, class T>

@@ -97,6 +97,8 @@ struct Welcome {
   std::uint64_t server_instance = 0;  ///< another one after every start of the server
   std::uint32_t grace_ms = 0;         ///< for so long a session outlives its connections
   std::uint8_t resumes_on_reset = 0;  ///< 1: a reset cuts a connection, it does not end it
+  std::string release;                ///< of the server; empty: an older one
+  std::uint64_t wall_clock_us = 0;    ///< since 1970 when this was sent; 0: an older server
 
   bool operator==(const Welcome&) const = default;
 };

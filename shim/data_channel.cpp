@@ -5,6 +5,7 @@
 #include "protocol/frame_io.h"
 #include "shim/encrypted_stream.h"
 #include "shim/expect_frame.h"
+#include "shim/session_report.h"
 #include "shim/ucx_channel.h"
 #include "transport/shm/memory.h"
 
@@ -67,6 +68,7 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
       choice == TransportChoice::kShm ||
       (choice == TransportChoice::kAutomatic && address.kind == Address::Kind::kUnix);
   const auto give_up = [&](const std::string& why) -> Status {
+    note_not_used("shm", why);
     if (choice == TransportChoice::kShm)
       return fail(ErrorCode::kSystem, "shared memory (SLUICE_TRANSPORT=shm): " + why);
     SLUICE_LOG_WARN("session", "No shared memory with the server, its socket is used: {}", why);

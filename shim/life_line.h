@@ -40,6 +40,8 @@ class LifeLine {
 
   /// Call it again and again while somebody waits: why the session is over, or nothing.
   std::optional<Error> watch(Time now);
+  /// Whether cut connections are replaced.
+  [[nodiscard]] bool is_resumable() const { return resumption_ != nullptr; }
   /// The session is over for us: the server need not wait for the process to end.
   void give_up() noexcept;
   /// In a forked child.

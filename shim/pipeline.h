@@ -119,6 +119,9 @@ class Pipeline final : private wire::RecordHandler {
     traffic_.bytes_received.fetch_add(bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] const char* transport_name() const { return transport_name_; }
+  /// The socket that the records travel through; -1 if they do not travel through one.
+  [[nodiscard]] int socket() const { return channel_->wait_fd(); }
+  [[nodiscard]] bool is_resumable() const { return life_line_.is_resumable(); }
   /// Records appended so far.
   [[nodiscard]] std::uint64_t last_seq() const { return last_seq_.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,7 @@
 #include "shim/process.h"
 
 #include "common/log.h"
+#include "shim/session_report.h"
 #include "shim/stats.h"
 
 #include <pthread.h>
@@ -41,6 +42,7 @@ CUresult start_session(Process& p) {
   auto connection = connect();
   if (!connection) {
     report_once(connection.error().message);
+    note_no_session(connection.error().message);
     return connection.error().code == ErrorCode::kNotFound &&
                    std::getenv("SLUICE_SERVER") == nullptr
                ? CUDA_ERROR_NO_DEVICE

@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "shim/call_sites.h"
+#include "shim/json_text.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,21 +17,6 @@
 
 namespace sluice::shim {
 namespace {
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
 
 std::string program_path() {
   char path[4096];

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "protocol/frame_io.h"
 #include "shim/expect_frame.h"
+#include "shim/session_report.h"
 #include "transport/ucx/devices.h"
 #include "transport/ucx/library.h"
 
@@ -15,6 +16,7 @@ namespace ucx = transport::ucx;
 constexpr std::chrono::seconds kConnectTime{8};
 
 Status give_up(TransportChoice choice, const std::string& why) {
+  note_not_used("ucx", why);
   if (choice == TransportChoice::kUcx)
     return fail(ErrorCode::kSystem, "UCX (SLUICE_TRANSPORT=ucx): " + why);
   SLUICE_LOG_WARN("session", "No RDMA with the server, its socket is used: {}", why);

@@ -102,7 +102,7 @@ class Model:
         return {
             "proc_table.h": emit_proc_table.PROC_TABLE_HEADER,
             "proc_table.cpp": emit_proc_table.proc_table_source(rows),
-            "exports.map": emit_exports.version_script(self.exported),
+            "exports.map": emit_exports.version_script(list(self.exported) + emit_exports.SHIM_OWN),
             "softgpu/exports.map": emit_exports.version_script(list(self.exported) + emit_exports.SOFTGPU_OWN),
             "shim/extent.h": emit_exports.EXTENT_HEADER,
             "shim/aliases.cpp": emit_exports.aliases_source(carried, "shim/call.h", "sluice::shim::PerThreadDefaultStream"),

@@ -1,6 +1,7 @@
 // What an administrator asks of the running server.
 #include "common/format.h"
 #include "common/log.h"
+#include "common/release.h"
 #include "server/broker/broker.h"
 #include "server/broker/printable.h"
 #include "server/broker/session.h"
@@ -40,7 +41,7 @@ std::string waiting_for_restart(const config::Config& now, const config::Config&
 
 control::ServerInfo Broker::server() const {
   control::ServerInfo out;
-  out.version = "0.1.0";
+  out.version = kRelease;
   out.node = welcome_of({}).node;
   out.driver = options_.config.driver;
   out.addresses = addresses();

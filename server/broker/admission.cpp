@@ -1,6 +1,7 @@
 // Who is let in, and which data connection belongs to whom.
 #include "common/format.h"
 #include "common/log.h"
+#include "common/release.h"
 #include "protocol/opcodes.h"
 #include "protocol/wire.h"
 #include "server/broker/broker.h"
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace sluice::server {
 namespace {
@@ -18,6 +20,12 @@ std::string host_name() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+std::uint64_t wall_clock_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
 /// Nothing encrypts what travels by RDMA: a server that requires encryption must say no here.
@@ -102,6 +110,8 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   welcome.server_instance = instance_;
   welcome.grace_ms = static_cast<std::uint32_t>(options_.config.grace.count());
   welcome.resumes_on_reset = options_.config.resume_on_reset ? 1 : 0;
+  welcome.release = kRelease;
+  welcome.wall_clock_us = wall_clock_us();
   return welcome;
 }
 

@@ -1,5 +1,6 @@
 // sluiced, the node daemon.
 #include "common/log.h"
+#include "common/release.h"
 #include "server/broker/broker.h"
 #include "server/config/config.h"
 #include "server/control/service.h"
@@ -156,7 +157,7 @@ int main(int argc, char** argv) {
   app.add_flag("--check", options.is_check_only, "check the configuration and exit");
   app.add_flag("--list-transports", options.lists_transports,
                "say what can carry sessions on this machine, and why not what cannot, and exit");
-  app.set_version_flag("--version", "sluiced 0.1.0");
+  app.set_version_flag("--version", std::string("sluiced ") + kRelease);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

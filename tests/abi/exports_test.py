@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Shim and softgpu export exactly what the toolkit's stub library does, and the graphics functions that it leaves out: a
 missing name keeps a program from starting (libavutil asks for all of ASKED_BY_NAME before it takes a driver for one).
-softgpu has a few names of its own besides (softgpu_*).
+Each has a few names of its own besides (softgpu_*, sluice_*).
 
 usage: exports_test.py STUB LIBRARY...
 """
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-OWN = re.compile(r"softgpu_\w+|cu(GL|EGL|VDPAU|Graphics(GL|EGL|VDPAU))\w+|cuGraphicsResourceGetMappedEglFrame|cuEventCreateFromEGLSync")
+OWN = re.compile(r"(softgpu|sluice)_\w+|cu(GL|EGL|VDPAU|Graphics(GL|EGL|VDPAU))\w+|cuGraphicsResourceGetMappedEglFrame|cuEventCreateFromEGLSync")
 ASKED_BY_NAME = {"cuGLGetDevices_v2", "cuGraphicsGLRegisterImage", "cuEGLStreamProducerConnect", "cuEGLStreamProducerDisconnect",
                  "cuEGLStreamConsumerDisconnect", "cuEGLStreamProducerPresentFrame", "cuEGLStreamProducerReturnFrame"}
 

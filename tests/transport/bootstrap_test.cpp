@@ -39,7 +39,9 @@ Welcome welcome() {
             .heartbeat_timeout_ms = 5000,
             .server_instance = 1ull << 60,
             .grace_ms = 30'000,
-            .resumes_on_reset = 1};
+            .resumes_on_reset = 1,
+            .release = "1.2.3",
+            .wall_clock_us = 1ull << 51};
   for (int i = 0; i < 3; ++i) {
     DeviceRecord device;
     device.name = "device " + std::to_string(i);

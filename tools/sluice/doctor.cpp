@@ -1,14 +1,15 @@
 #include "tools/sluice/doctor.h"
 
 #include "tools/sluice/client_config.h"
+#include "tools/sluice/doctor/findings.h"
+#include "tools/sluice/doctor/host.h"
+#include "tools/sluice/doctor/server_check.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/preflight.h"
-#include "tools/sluice/probe.h"
 #include "transport/ucx/library.h"
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 
 namespace sluice::tool {
@@ -16,60 +17,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Collects the lines; the first problem decides the exit status.
-class Findings {
- public:
-  void good(const char* what, const std::string& text) { line("ok", what, text); }
-  void bad(const char* what, int code, const std::string& text) {
-    line("problem", what, text);
-    if (code_ == 0) code_ = code;
-  }
-  [[nodiscard]] int code() const { return code_; }
+fs::path library_folder() {
+  return fs::weakly_canonical(fs::read_symlink("/proc/self/exe").parent_path() / "../lib/sluice");
+}
 
- private:
-  static void line(const char* state, const char* what, const std::string& text) {
-    std::printf("%-8s %-14s %s\n", state, what, text.c_str());
-  }
-  int code_ = 0;
-};
-
-void check_libraries(Findings& findings) {
-  const fs::path folder =
-      fs::weakly_canonical(fs::read_symlink("/proc/self/exe").parent_path() / "../lib/sluice");
+bool check_libraries(Findings& findings) {
+  const fs::path folder = library_folder();
   for (const char* name : {"libsluice.so", "libcuda.so.1"})
-    if (::access((folder / name).c_str(), R_OK) != 0)
-      return findings.bad("libraries", kExitUsage,
-                          (folder / name).string() + " is missing; install Sluice again");
+    if (::access((folder / name).c_str(), R_OK) != 0) {
+      findings.bad("libraries", kExitUsage,
+                   (folder / name).string() + " is missing; install Sluice again");
+      return false;
+    }
   findings.good("libraries", folder.string());
-}
-
-void check_server(const Settings& settings, Findings& findings) {
-  if (settings.server.empty())
-    return findings.bad("server", kExitUsage,
-                        "none named: --server, SLUICE_SERVER, or server in " +
-                            client_config_path() + "; `sluice run --local` needs none");
-  const auto target = target_of(settings);
-  if (!target) return findings.bad("server", kExitUsage, target.error().message);
-  const auto node = probe(*target);
-  if (!node) return findings.bad("server", kExitServer, node.error().message);
-  findings.good("server",
-                settings.server + " (" + *node + ") lets tenant \"" + target->tenant + "\" in");
-}
-
-/// What would carry the calls, and why not something better.
-void check_transport(const Settings& settings, Findings& findings) {
-  const bool is_unix = settings.is_local || settings.server.starts_with("unix:");
-  const std::string& wish = settings.transport;
-  if (wish.empty() && is_unix)
-    return findings.good("transport", "shm (the server is on this host)");
-  if (!wish.empty() && wish != "ucx") return findings.good("transport", wish + " (as chosen)");
-  const auto ucx = transport::ucx::describe_host();
-  if (ucx)
-    return findings.good("transport", wish.empty()
-                                          ? "ucx if the server has RDMA, too, else tcp: " + *ucx
-                                          : "ucx (as chosen): " + *ucx);
-  if (wish.empty()) return findings.good("transport", "tcp; not ucx: " + ucx.error().message);
-  findings.bad("transport", kExitUsage, "ucx: " + ucx.error().message);
+  return true;
 }
 
 void check_program(const std::string& program, Findings& findings) {
@@ -84,10 +45,41 @@ void check_program(const std::string& program, Findings& findings) {
                  checked.problem->message);
 }
 
+/// Every key that a session would fill, so that a reader finds all of them in any case.
+void promise_keys(Findings& findings) {
+  for (const char* key : {"server", "versions", "clock", "session", "transport", "round_trip_us",
+                          "synchronize_us", "launches", "path", "prediction", "host"})
+    findings.set(key, nullptr);
+  for (const char* key : {"transports", "copies", "not_measured"})
+    findings.set(key, nlohmann::json::array());
+}
+
+/// The transport that a session used; empty: there was none.
+std::string check_way(const Settings& settings, const ServerCheck& check, Findings& findings) {
+  if (settings.is_local) {
+    check_transport(settings, findings);
+    return "";
+  }
+  if (settings.server.empty()) {
+    findings.bad("server", kExitUsage,
+                 "none named: --server, SLUICE_SERVER, or server in " + client_config_path() +
+                     "; `sluice run --local` needs none");
+    return "";
+  }
+  // A wish that this host cannot fulfil needs no server to be refused.
+  if (settings.transport == "ucx")
+    if (const auto ucx = transport::ucx::check_host(); !ucx) {
+      findings.bad("transport", kExitUsage, "ucx: " + ucx.error().message);
+      return "";
+    }
+  return check_server(settings, check, findings);
+}
+
 }  // namespace
 
-int doctor(Settings settings) {
-  Findings findings;
+int doctor(Settings settings, const DoctorOptions& options) {
+  Findings findings(options.output == "json");
+  promise_keys(findings);
   const auto completed = complete(settings);
   if (!completed) {
     findings.bad("configuration", kExitUsage, completed.error().message);
@@ -97,10 +89,17 @@ int doctor(Settings settings) {
                                        ? "no " + client_config_path() + " (none is needed)"
                                        : settings.config_file);
   }
-  check_libraries(findings);
-  if (settings.is_local || !settings.server.empty()) check_transport(settings, findings);
-  if (!settings.is_local) check_server(settings, findings);
+  const bool has_libraries = check_libraries(findings);
+  const std::string used =
+      check_way(settings,
+                {.library = (library_folder() / "libcuda.so.1").string(),
+                 .measures = options.measures && has_libraries && completed.has_value()},
+                findings);
+  const Host host = read_host();
+  findings.set("host", to_json(host));
+  judge_host(host, used == "ucx", findings);
   if (!settings.command.empty()) check_program(settings.command[0], findings);
+  findings.finish();
   return findings.code();
 }
 

@@ -1,5 +1,6 @@
 // sluice, the user's tool. `sluice run` starts an unmodified CUDA program with the shim, `sluice
 // stats` tells what its calls cost, `sluice doctor` says what would be in its way.
+#include "common/release.h"
 #include "tools/sluice/doctor.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/run.h"
@@ -16,6 +17,7 @@
 
 namespace {
 
+using sluice::tool::DoctorOptions;
 using sluice::tool::Settings;
 using sluice::tool::StatsOptions;
 
@@ -70,13 +72,18 @@ void add_program(CLI::App& command, Settings& s) {
   command.prefix_command(false);
 }
 
+void add_transport(CLI::App& command, Settings& s) {
+  command
+      .add_option(
+          "--transport", s.transport,
+          "shm, unix, tcp or ucx; shm and unix need a server on this host (default: the best)")
+      ->check(CLI::IsMember({"shm", "unix", "tcp", "ucx"}));
+}
+
 void add_run_options(CLI::App& run, Settings& s) {
   run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB")
       ->type_name("SIZE");
-  run.add_option(
-         "--transport", s.transport,
-         "shm, unix, tcp or ucx; shm and unix need a server on this host (default: the best)")
-      ->check(CLI::IsMember({"shm", "unix", "tcp", "ucx"}));
+  add_transport(run, s);
   run.add_option("--log", s.log, "SLUICE_LOG for the program: trace, debug, info, warn, error, off")
       ->type_name("LEVEL");
   run.add_flag("--no-audit", s.has_no_audit,
@@ -106,6 +113,27 @@ CLI::App* add_stats(CLI::App& app, Settings& s, StatsOptions& o) {
   return stats;
 }
 
+CLI::App* add_doctor(CLI::App& app, Settings& s, DoctorOptions& o) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "check the settings, the server and a program, measure, and say what to do");
+  doctor->formatter(std::make_shared<Help>("Usage: sluice doctor [OPTIONS] [-- PROGRAM]"));
+  doctor->footer(
+      "Opens a session with the server as a program would, measures round trips, launches and "
+      "copies for about 4 s, looks at the network and at this host, and says what calls will cost "
+      "and what could be better. Runs no program.\n"
+      "Exit status: 0, warnings or not; 2 usage, no server named, or a transport that is not "
+      "possible here; 3 server unreachable or refusing; with a PROGRAM 4, 126 and 127 as `sluice "
+      "run`. Every line is explained in docs/doctor.md.");
+  doctor->add_option("-o,--output", o.output, "table or json (docs/doctor.md has its keys)")
+      ->check(CLI::IsMember({"table", "json"}));
+  doctor->add_flag("!--no-measure", o.measures,
+                   "make no session: only ask whether the server would let you in");
+  add_server_options(*doctor, s);
+  add_transport(*doctor, s);
+  add_program(*doctor, s);
+  return doctor;
+}
+
 int stats(Settings settings, const StatsOptions& options) {
   if (settings.command.empty() != options.files.empty()) {
     if (settings.command.empty()) return sluice::tool::show_stats(options);
@@ -127,7 +155,7 @@ int main(int argc, char** argv) {
   CLI::App app{"sluice: runs unmodified CUDA programs on GPUs of another machine", "sluice"};
   app.footer("sluice COMMAND --help tells more. First try: sluice run --local -- PROGRAM");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "sluice 0.1.0");
+  app.set_version_flag("--version", std::string("sluice ") + sluice::kRelease);
   Settings settings;
   CLI::App* run = app.add_subcommand("run", "run a program; its CUDA calls go to the server");
   run->formatter(std::make_shared<Help>("Usage: sluice run [OPTIONS] -- PROGRAM ARGS..."));
@@ -141,12 +169,8 @@ int main(int argc, char** argv) {
                 "print calls, round trips, bytes and GPU time afterwards");
   StatsOptions stats_options;
   const CLI::App* costs = add_stats(app, settings, stats_options);
-  CLI::App* doctor = app.add_subcommand(
-      "doctor", "check the settings, the server and a program, and say what to do");
-  doctor->formatter(std::make_shared<Help>("Usage: sluice doctor [OPTIONS] [-- PROGRAM]"));
-  doctor->footer("Runs nothing. Exit status: 0, or what `sluice run` would end with");
-  add_server_options(*doctor, settings);
-  add_program(*doctor, settings);
+  DoctorOptions doctor_options;
+  const CLI::App* doctor = add_doctor(app, settings, doctor_options);
   // Everything behind "--" is the program's, also what looks like an option.
   int own = argc;
   for (int i = 1; i < argc; ++i)
@@ -163,5 +187,6 @@ int main(int argc, char** argv) {
   }
   settings.command.insert(settings.command.end(), command.begin(), command.end());
   if (costs->parsed()) return stats(std::move(settings), stats_options);
-  return doctor->parsed() ? sluice::tool::doctor(settings) : sluice::tool::run(settings);
+  return doctor->parsed() ? sluice::tool::doctor(settings, doctor_options)
+                          : sluice::tool::run(settings);
 }

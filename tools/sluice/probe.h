@@ -6,6 +6,8 @@
 #include "tools/sluice/settings.h"
 #include "transport/transport.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace sluice::tool {
@@ -19,8 +21,24 @@ struct Target {
 /// Err: what is wrong on the user's side, an address that is none or a token file that cannot be
 /// read.
 Result<Target> target_of(const Settings& settings);
-/// The server's name of itself. Makes no session. Err: what is wrong with the server or what it
-/// refuses, and the fix.
-Result<std::string> probe(const Target& target);
+/// What a server said that would let the user in.
+struct Reached {
+  std::string node, release;  ///< its name of itself; release empty: older than 0.1.0
+  std::string address;        ///< numeric, or unix:PATH
+  std::uint64_t feature_bits = 0;
+  transport::Reach reach = transport::Reach::kUnix;
+  bool is_encrypted = false;
+  double connect_us = 0;  ///< the connection alone: about one round trip of the network
+  struct Clock {
+    double ahead_us = 0;        ///< its wall clock before ours
+    double uncertainty_us = 0;  ///< half the time that the answer took
+  };
+  std::optional<Clock> clock;  ///< nothing: the server does not tell
+};
+/// Makes no session. Err: what is wrong with the server or what it refuses, and the fix.
+Result<Reached> probe(const Target& target);
+
+/// Why the transport that was asked for does not lead to the server; empty: it does.
+std::string wrong_transport(const Settings& settings);
 
 }  // namespace sluice::tool

@@ -109,12 +109,7 @@ std::optional<std::string> cannot_be_reached(const Settings& settings, int* code
     return "no server named. Use --local (a server of your own on the software GPU), --server "
            "HOST[:PORT] or --server unix:PATH, or set SLUICE_SERVER, or server in "
            "~/.config/sluice/config.toml";
-  const bool is_unix = settings.server.starts_with("unix:");
-  if (!settings.transport.empty() &&
-      (settings.transport == "tcp" || settings.transport == "ucx") == is_unix)
-    return "--transport " + settings.transport + " does not lead to " + settings.server +
-           (is_unix ? "; tcp and ucx need HOST[:PORT]"
-                    : "; it needs a server on this host, unix:PATH");
+  if (auto wrong = wrong_transport(settings); !wrong.empty()) return wrong;
   const auto target = target_of(settings);
   if (!target) return target.error().message;
   *code = kExitServer;

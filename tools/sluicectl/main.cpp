@@ -1,6 +1,7 @@
 // sluicectl, the administrator's tool: checks configurations, makes tokens, and controls a running
 // server over its UNIX socket.
 #include "common/read_file.h"
+#include "common/release.h"
 #include "server/config/config.h"
 #include "server/config/duration.h"
 #include "server/config/percent.h"
@@ -268,7 +269,7 @@ int main(int argc, char** argv) {
       "sluicectl COMMAND --help tells more. --socket and -o may stand anywhere.\nExit status: 0 "
       "done, 1 the server refuses, 2 usage or a wrong configuration file, 3 server unreachable.");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "sluicectl 0.1.0");
+  app.set_version_flag("--version", std::string("sluicectl ") + sluice::kRelease);
   Options options;
   app.add_option("--socket", options.socket,
                  "the server's control socket (default: SLUICE_CONTROL, else "
