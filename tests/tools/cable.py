@@ -1,6 +1,7 @@
 """A network cable that a test can pull: a veth pair into a network namespace."""
 import os
 import subprocess
+import time
 import unittest
 
 NAMESPACE = f"sluice-{os.getpid()}"
@@ -12,7 +13,7 @@ HOST = f"{NETWORK}.1"
 
 
 def ip(*words):
-    return subprocess.run(["ip", *words], stderr=subprocess.PIPE, text=True, check=False)
+    return subprocess.run(["ip", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
 
 
 def lay():
@@ -37,6 +38,12 @@ def take_away():
         pass
 
 
+def is_up():
+    """Both ends carry packets: what is sent before is lost, and a first connection that has to repeat itself is a slow one."""
+    ends = (ip("-o", "link", "show", "dev", HOST_END), ip("-n", NAMESPACE, "-o", "link", "show", "dev", CLIENT_END))
+    return all("LOWER_UP" in end.stdout and "state UP" in end.stdout for end in ends)
+
+
 def plug(is_in):
     ip("-n", NAMESPACE, "link", "set", CLIENT_END, "up" if is_in else "down")
 
@@ -57,3 +64,6 @@ class CableCase(unittest.TestCase):
 
     def setUp(self):
         plug(True)
+        end = time.monotonic() + 10
+        while not is_up() and time.monotonic() < end:
+            time.sleep(0.01)
