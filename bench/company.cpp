@@ -111,7 +111,7 @@ class Company {
     MUST(cuStreamDestroy, stream);
   }
 
-  double launch_s(std::size_t count) const {
+  [[nodiscard]] double launch_s(std::size_t count) const {
     const CUstream stream = new_stream();
     const auto start = Clock::now();
     for (std::size_t i = 0; i < count; ++i) launch(stream);
@@ -121,7 +121,7 @@ class Company {
     return time_s;
   }
 
-  Figure two_threads() const {
+  [[nodiscard]] Figure two_threads() const {
     const auto million = static_cast<double>(options_.launches) / 1e6;
     return compare(
         "launches by two threads", "M/s", "by one", options_.repeats,
@@ -129,9 +129,9 @@ class Company {
           const auto start = Clock::now();
           std::thread other([&] {
             enter();
-            launch_s(options_.launches / 2);
+            static_cast<void>(launch_s(options_.launches / 2));
           });
-          launch_s(options_.launches / 2);
+          static_cast<void>(launch_s(options_.launches / 2));
           other.join();
           return million / (us_since(start) / 1e6);
         },

@@ -41,16 +41,15 @@ void DeviceTurns::detach(SeatId id, Time now) {
     dispatcher_.complete(holder_->ticket, used(*holder_, now), now);
     holder_.reset();
   }
-  if (found->second.waiting) {
-    dispatcher_.cancel(*found->second.waiting, now);
-    tickets_.erase(*found->second.waiting);
+  if (const auto waiting = found->second.waiting; waiting) {
+    dispatcher_.cancel(*waiting, now);
+    tickets_.erase(*waiting);
   }
   seats_.erase(found);
 }
 
 std::optional<SeatId> DeviceTurns::holder() const {
-  if (!holder_) return std::nullopt;
-  return holder_->seat;
+  return holder_ != nullptr ? std::optional(holder_->seat) : std::nullopt;
 }
 
 void DeviceTurns::look(SeatId id, Time now) {
@@ -62,9 +61,10 @@ void DeviceTurns::look(SeatId id, Time now) {
 
 void DeviceTurns::want(SeatId id, Seat& seat, Time now) {
   if (seat.waiting) return;
-  seat.waiting = next_ticket_++;
-  tickets_[*seat.waiting] = id;
-  dispatcher_.enqueue(seat.tenant, *seat.waiting, seat.last_turn, now);
+  const scheduler::Ticket ticket = next_ticket_++;
+  seat.waiting = ticket;
+  tickets_[ticket] = id;
+  dispatcher_.enqueue(seat.tenant, ticket, seat.last_turn, now);
 }
 
 void DeviceTurns::run(Time now) {
@@ -90,13 +90,11 @@ void DeviceTurns::begin(scheduler::Ticket ticket, Time now) {
   tickets_.erase(known);
   Seat& seat = seats_.at(id);
   seat.waiting.reset();
-  holder_ = Holder{.seat = id,
-                   .ticket = ticket,
-                   .since = now,
-                   .ends_at = now + turn_length(seat),
-                   .busy_before = seat.port->busy(now),
-                   .contended_since = std::nullopt,
-                   .closed_at = std::nullopt};
+  holder_ = std::make_unique<Holder>(Holder{.seat = id,
+                                            .ticket = ticket,
+                                            .since = now,
+                                            .ends_at = now + turn_length(seat),
+                                            .busy_before = seat.port->busy(now)});
   note_contention(now);
   seat.port->open(now + options_.lease);
 }
@@ -106,7 +104,7 @@ bool DeviceTurns::note_contention(Time now) {
   Holder& holder = *holder_;
   const Seat& seat = seats_.at(holder.seat);
   const bool is_contended = dispatcher_.has_ready(now);
-  if (is_contended && !holder.contended_since) {
+  if (is_contended && holder.contended_since == kNever) {
     holder.contended_since = now;
     holder.ends_at = std::min(holder.ends_at, std::max(now, holder.since + quantum()));
   }
@@ -118,7 +116,7 @@ bool DeviceTurns::note_contention(Time now) {
 
 bool DeviceTurns::advance(Time now) {
   Port& port = *seats_.at(holder_->seat).port;
-  if (!holder_->closed_at) {
+  if (holder_->closed_at == kNever) {
     const bool is_contended = note_contention(now);
     const bool is_idle = !port.has_work() && !port.is_running();
     if (is_contended && (is_idle || now >= holder_->ends_at)) return close(now);
@@ -159,7 +157,7 @@ bool DeviceTurns::renew(Time now) {
     return close(now);
   }
   holder_->ends_at = now + turn_length(seat);
-  holder_->contended_since.reset();
+  holder_->contended_since = kNever;
   seat.port->open(now + options_.lease);
   return false;
 }
@@ -167,7 +165,7 @@ bool DeviceTurns::renew(Time now) {
 Duration DeviceTurns::used(const Holder& holder, Time now) const {
   const Duration wall = now - holder.since;
   Duration at_least = seats_.at(holder.seat).port->busy(now) - holder.busy_before;
-  if (holder.contended_since) at_least = std::max(at_least, now - *holder.contended_since);
+  if (holder.contended_since != kNever) at_least = std::max(at_least, now - holder.contended_since);
   return std::clamp(at_least, Duration(0), wall);
 }
 
@@ -187,7 +185,7 @@ void DeviceTurns::finish(Time now) {
 }
 
 void DeviceTurns::watch_overrun(Time now) {
-  const Duration late = now - *holder_->closed_at;
+  const Duration late = now - holder_->closed_at;
   if (late < options_.kernel_max / 2) return;
   const bool is_final = late >= options_.kernel_max;
   if (holder_->is_warned && !is_final) return;
@@ -198,9 +196,9 @@ void DeviceTurns::watch_overrun(Time now) {
 Time DeviceTurns::next_look(Time now) const {
   Time next = dispatcher_.next_look(now);
   if (!holder_) return next;
-  if (!holder_->closed_at) return std::min(next, holder_->ends_at);
-  const Time half = *holder_->closed_at + options_.kernel_max / 2;
-  const Time end = *holder_->closed_at + options_.kernel_max;
+  if (holder_->closed_at == kNever) return std::min(next, holder_->ends_at);
+  const Time half = holder_->closed_at + options_.kernel_max / 2;
+  const Time end = holder_->closed_at + options_.kernel_max;
   // Beyond the end it is up to whoever was told; it may take a moment.
   const Time due = !holder_->is_warned ? half : std::max(end, now + options_.quantum);
   return std::min(next, due);

@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 
 namespace sluice::server::turns {
@@ -83,13 +84,13 @@ class DeviceTurns {
     std::optional<Duration> last_turn;
     Duration unpaid{0};  ///< computed without a ticket: charged with the next turn
   };
+  static constexpr Time kNever = Time::max();
   struct Holder {
     SeatId seat;
     scheduler::Ticket ticket;
     Time since, ends_at;
     Duration busy_before;
-    std::optional<Time> contended_since;
-    std::optional<Time> closed_at;
+    Time contended_since = kNever, closed_at = kNever;
     bool is_warned = false;
   };
 
@@ -113,7 +114,7 @@ class DeviceTurns {
   std::map<SeatId, Seat> seats_;
   std::map<scheduler::Ticket, SeatId> tickets_;  ///< waiting
   std::map<TenantId, scheduler::Class> classes_;
-  std::optional<Holder> holder_;
+  std::unique_ptr<Holder> holder_;
   scheduler::Ticket next_ticket_ = 1;
 };
 

@@ -131,7 +131,8 @@ class Measuring {
     for (const std::size_t bytes : {kSmallCopyBytes, kLargeCopyBytes}) {
       const std::string what = format("copies of {} MiB", bytes / kMiB);
       begin(what);
-      const double expected_s = small_copy_s_ * static_cast<double>(bytes / kSmallCopyBytes);
+      const double expected_s =
+          small_copy_s_ * static_cast<double>(bytes) / static_cast<double>(kSmallCopyBytes);
       if (expected_s > kLargeCopyTimeMax_s) {
         tell({{"not_measured",
                format("{}: each would take about {:.0f} s as things are", what, expected_s)}});
