@@ -14,23 +14,18 @@ constexpr auto kStall = 4ms;
 }  // namespace
 
 void LaunchGate::before_work(unsigned device) {
-  std::unique_lock lock(mutex_);
-  if (held_.contains(device) && !turns_.may_compute(device)) {
-    lock.unlock();
-    drain();
-    lock.lock();
-  }
-  if (!held_.contains(device)) {
-    lock.unlock();
-    take(device);
-    lock.lock();
-  }
   const bool is_contended = turns_.is_contended(device);
-  const std::uint64_t unmarked = issued_ - marked_;
-  lock.unlock();
-  if (unmarked >= kBundle) mark();
+  // Only this thread writes issued_.
+  if (issued_ - marked_ >= (is_contended ? kBundle : kBundleAlone)) mark();
   if (is_contended) keep_window();
-  lock.lock();
+  std::unique_lock lock(mutex_);
+  // Held and counted under one lock: what completes meanwhile must not give the turn away.
+  while (!stops_ && !(held_.contains(device) && turns_.may_compute(device))) {
+    const bool is_held = held_.contains(device);
+    lock.unlock();
+    is_held ? drain() : take(device);
+    lock.lock();
+  }
   ++issued_;
 }
 
@@ -45,11 +40,7 @@ void LaunchGate::take(unsigned device) {
 }
 
 void LaunchGate::mark() {
-  std::uint64_t count = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    count = issued_;
-  }
+  const std::uint64_t count = issued_;
   if (count == marked_) return;
   marked_ = count;
   after_all_([this, count] { on_completed(count); });
@@ -58,19 +49,23 @@ void LaunchGate::mark() {
 void LaunchGate::on_completed(std::uint64_t count) {
   const std::lock_guard lock(mutex_);
   completed_ = std::max(completed_, count);
-  if (completed_ == issued_) {
-    for (const unsigned device : held_) {
-      turns_.end(device);
-      turns_.remove_work(device);
-    }
-    held_.clear();
-  }
+  if (completed_ == issued_) give_back();
   changed_.notify_all();
+}
+
+void LaunchGate::give_back() {
+  for (const unsigned device : held_) {
+    turns_.end(device);
+    turns_.remove_work(device);
+  }
+  held_.clear();
 }
 
 void LaunchGate::drain() {
   mark();
   std::unique_lock lock(mutex_);
+  // A turn may end before anything was issued in it.
+  if (completed_ == issued_) give_back();
   changed_.wait(lock, [this] { return stops_ || held_.empty(); });
 }
 

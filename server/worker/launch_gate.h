@@ -26,13 +26,15 @@ class LaunchGate {
 
   /// Decode thread, before a command for the device is issued: waits for the turn.
   void before_work(unsigned device);
-  /// Decode thread, when there is nothing more to decode for now.
+  /// Decode thread, when no record is left to decode: asks for the completion of what was issued,
+  /// so that the turn ends with it.
   void rest();
   /// Any thread: waits no more, for the session is over.
   void stop();
 
-  /// Commands after which completion is asked for, although more follow.
-  static constexpr std::uint64_t kBundle = 16;
+  /// Commands after which completion is asked for, although more follow: while others wait for the
+  /// turn, and else.
+  static constexpr std::uint64_t kBundle = 16, kBundleAlone = 1024;
   /// Commands under way while others wait.
   static constexpr std::uint64_t kWindow = 4 * kBundle;
 
@@ -42,13 +44,15 @@ class LaunchGate {
   void take(unsigned device);
   void keep_window();
   void on_completed(std::uint64_t count);
+  void give_back();  ///< mutex_ is held
 
   Turns& turns_;
   const AfterAll after_all_;
   std::uint64_t marked_ = 0;  ///< of the decode thread
   std::mutex mutex_;          ///< guards what follows
   std::condition_variable changed_;
-  std::uint64_t issued_ = 0, completed_ = 0;
+  std::uint64_t issued_ = 0;  ///< written by the decode thread alone, which may read it unlocked
+  std::uint64_t completed_ = 0;
   std::set<unsigned> held_;
   bool stops_ = false;
 };

@@ -139,6 +139,7 @@ CUresult Worker::enter_context(std::uint32_t id) {
 }
 
 void Worker::leave_context() {
+  gated_context_ = nullptr;  // another one may get its address
   driver_.cuCtxSetCurrent(nullptr);
   current_ = nullptr;
   current_id_ = 0;
@@ -283,7 +284,13 @@ void Worker::note_work(CUstream stream, bool is_upload) {
 void Worker::begin_work(CUstream stream) {
   const StreamRef state = streams_.find(current_, stream);
   if (state->captures != 0) return;
-  if (gate_ != nullptr) gate_->before_work(current_device());
+  if (gate_ != nullptr) {
+    if (gated_context_ != current_) {
+      gated_context_ = current_;
+      gated_device_ = current_device();
+    }
+    gate_->before_work(gated_device_);
+  }
   if (turns_ == nullptr) meter_.begin(current_, stream);
 }
 

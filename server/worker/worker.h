@@ -172,6 +172,8 @@ class Worker final : private wire::RecordHandler {
   LedgerLink& ledger_;
   const Turns* turns_ = nullptr;  ///< if they measure
   std::unique_ptr<LaunchGate> gate_;
+  CUcontext gated_context_ = nullptr;  ///< whose device gated_device_ is: not looked up each time
+  std::uint32_t gated_device_ = 0;
   Outbox outbox_;
   StagingPool staging_;
   SharedStaging shared_staging_;

@@ -44,6 +44,12 @@ std::unique_ptr<TurnServer> make_server(TurnOptions options = {},
   return server ? std::move(*server) : nullptr;
 }
 
+/// Waits for the turn, however late the machine lets it come.
+void begin(Turns& turns) {
+  while (!turns.begin(0, kPatienceNs)) {
+  }
+}
+
 /// Computes in small blocks, as softgpu does.
 class Computing {
  public:
@@ -99,8 +105,7 @@ TEST(TurnServer, GivesNothingBeforeTheDevicesAreKnown) {
   server->set_device_count(1, 1);
   turns->remove_work(0);
   turns->add_work(0);
-  while (!turns->begin(0, kPatienceNs)) {
-  }
+  begin(*turns);
   turns->end(0);
 }
 
@@ -111,13 +116,11 @@ TEST(TurnServer, GivesTheDeviceOnWhenASessionIsDetached) {
   server->set_device_count(1, 1);
   server->set_device_count(2, 1);
   first->add_work(0);
-  while (!first->begin(0, kPatienceNs)) {
-  }
+  begin(*first);
   second->add_work(0);
   EXPECT_FALSE(second->begin(0, kPatienceNs));
   server->detach(1);  // its worker was killed while it computed
-  while (!second->begin(0, kPatienceNs)) {
-  }
+  begin(*second);
   second->end(0);
 }
 
@@ -126,8 +129,7 @@ TEST(TurnServer, LeavesNobodyRunningUncappedWhenItStops) {
   const auto turns = join(*server, 1, "a");
   server->set_device_count(1, 1);
   turns->add_work(0);
-  while (!turns->begin(0, kPatienceNs)) {
-  }
+  begin(*turns);
   turns->end(0);
   server.reset();
   // Nobody closes anything any more; what it was given runs out.
@@ -144,8 +146,7 @@ TEST(TurnServer, TellsOfASessionThatDoesNotStopComputing) {
   server->set_device_count(1, 1);
   server->set_device_count(2, 1);
   first->add_work(0);
-  while (!first->begin(0, kPatienceNs)) {
-  }
+  begin(*first);
   second->add_work(0);
   while (ended == 0) std::this_thread::yield();
   EXPECT_EQ(warned, 1u);
@@ -201,8 +202,7 @@ TEST(TurnsOfAWorker, MeasureThreadsThatComputeAtOnceOnce) {
   const auto turns = join(*server, 1, "a");
   server->set_device_count(1, 1);
   turns->add_work(0);
-  while (!turns->begin(0, kPatienceNs)) {
-  }
+  begin(*turns);
   const auto from = std::chrono::steady_clock::now();
   ASSERT_TRUE(turns->begin(0, kPatienceNs));
   while (turns->busy_us() < 5000) std::this_thread::yield();
