@@ -27,7 +27,7 @@ Status serve(const link::Start& start) {
     return fail(ready.error());
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
-  Resumption resumption;
+  Resumption resumption(secret_of(start));
   SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start, resumption));
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, std::move(channel), ledger);
@@ -36,7 +36,9 @@ Status serve(const link::Start& start) {
     worker.completer().flush_prints();
   }
   ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); },
-               [&resumption](Fd socket) { resumption.take(std::move(socket)); });
+               [&resumption](Fd socket, const link::ResumeData& data) {
+                 resumption.take(std::move(socket), data.is_encrypted);
+               });
   const Status ended = worker.run();
   ledger.finish();
   if (!ended)
