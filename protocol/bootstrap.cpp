@@ -135,6 +135,7 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(3, m.server_instance);
   field(4, m.line);
   field(5, m.attempt);
+  field(32, m.is_encrypted);
 }
 
 template <class Visitor, class T>
@@ -373,7 +374,9 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
       return decode_message<SharedMemoryAnswer>(fields);
     case FrameType::kResume: {
       SLUICE_TRY(Frame frame, decode_message<Resume>(fields));
-      return require_key(frame, std::get<Resume>(frame).session_key);
+      const Resume& resume = std::get<Resume>(frame);
+      if (resume.is_encrypted != 0 && resume.session_id != 0) return frame;
+      return require_key(frame, resume.session_key);
     }
     case FrameType::kResumed:
       return decode_message<Resumed>(fields);

@@ -26,6 +26,10 @@
 //   broker -> shim   Resumed    or Refusal; the life line goes on here. A data connection is handed
 //                               to the worker, and both ends say how far they are
 //                               (transport/resume/handover.h)
+// Of an encrypted session: its life line is replaced inside TLS only. For its data connection the
+// Resume in the clear says whose it is and nothing else; after Resumed comes a TLS handshake with
+// the session's key, and then
+//   shim -> worker   Resume     inside TLS: the one that counts
 #pragma once
 
 #include "common/result.h"
@@ -56,6 +60,8 @@ inline constexpr std::uint64_t kFeatureTls = 32;
 inline constexpr std::uint64_t kFeatureResume = 64;
 /// The server's workers can be asked for a connection over UCX.
 inline constexpr std::uint64_t kFeatureUcx = 128;
+/// Those of an encrypted session, too.
+inline constexpr std::uint64_t kFeatureResumeEncrypted = 256;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -204,6 +210,9 @@ struct Resume {
   enum class Line : std::uint32_t { kLifeLine = 0, kData = 1 } line = Line::kLifeLine;
   /// Grows: one that arrives behind a newer one comes too late.
   std::uint64_t attempt = 0;
+  /// 1: no key is in this frame. In the clear it only names the session; inside TLS the connection
+  /// has proved the key.
+  std::uint8_t is_encrypted = 0;
 
   bool operator==(const Resume&) const = default;
 };

@@ -154,9 +154,15 @@ void fields(Io& io, Stats& m) {
 template <class Io>
 void fields(Io&, Stop&) {}
 template <class Io>
-void fields(Io&, DataReady&) {}
+void fields(Io& io, DataReady& m) {
+  io.flag(m.is_resumable);
+}
 template <class Io>
-void fields(Io&, ResumeData&) {}
+void fields(Io& io, ResumeData& m) {
+  io.flag(m.is_encrypted);
+}
+template <class Io>
+void fields(Io&, ResumeTaken&) {}
 template <class Io>
 void fields(Io& io, TurnPart& m) {
   auto part = static_cast<std::uint8_t>(m.part);

@@ -45,7 +45,10 @@ struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
 };
 /// Carries the descriptor of a connection that takes the data connection's place. It supersedes one
 /// that came before.
-struct ResumeData {};
+struct ResumeData {
+  /// As in AttachData: only one that has proved the key supersedes anything. ResumeTaken answers.
+  bool is_encrypted = false;
+};
 struct Stop {};  ///< the session ends: send the last Stats and exit
 
 // ---- worker -> broker
@@ -78,10 +81,15 @@ struct Stats {
   std::uint64_t pending_calls = 0;  ///< round trips whose answer is still due: not idle
 };
 
-struct DataReady {};  ///< an encrypted data connection has proved to be the client's
+struct DataReady {  ///< an encrypted data connection has proved to be the client's
+  bool is_resumable = false;
+};
+/// The worker has taken over what came with an encrypted ResumeData: another one may come. So
+/// strangers, however many, never fill the link.
+struct ResumeTaken {};
 
 using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory,
-                             Stats, Stop, DataReady, ResumeData, TurnPart>;
+                             Stats, Stop, DataReady, ResumeData, ResumeTaken, TurnPart>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

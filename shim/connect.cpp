@@ -72,12 +72,13 @@ Result<Connection> handshake(const transport::Address& address, wire::Hello hell
   hello.tenant = transport::tls::tenant_to_say(hello.tenant, tls, is_encrypted);
   SLUICE_CHECK(wire::write_frame_to(*connection.life_line, hello));
   SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(*connection.life_line));
-  if (address.kind == transport::Address::Kind::kTcp && !is_encrypted) {
+  if (address.kind == transport::Address::Kind::kTcp) {
     SLUICE_TRY(const ResumeAfter after,
-               parse_resume(std::getenv("SLUICE_RESUME"), connection.welcome));
+               parse_resume(std::getenv("SLUICE_RESUME"), connection.welcome, is_encrypted));
     if (after != ResumeAfter::kNothing) {
       SLUICE_TRY(connection.resumable,
                  resumable_of(connection.life_line->fd(), connection.welcome, after));
+      if (is_encrypted) connection.resumable->encryption = encryption_of(tls, address.host);
     }
   }
   Resumable* const resumable = connection.resumable ? &*connection.resumable : nullptr;

@@ -33,6 +33,15 @@ Result<std::string> offer(const Fd& memory, int socket) {
   return answer.message.empty() ? "the server refuses it" : answer.message;
 }
 
+std::unique_ptr<transport::Channel> channel_over(std::unique_ptr<transport::ByteStream> stream,
+                                                 Resumable* resumable) {
+  if (resumable == nullptr) return transport::make_stream_channel(std::move(stream));
+  auto outer =
+      std::make_unique<transport::ResumableStream>(std::move(stream), resumable->survives_reset);
+  resumable->data = outer.get();
+  return transport::make_stream_channel(std::move(outer));
+}
+
 }  // namespace
 
 Result<TransportChoice> parse_transport(const std::string& text, const Address& address) {
@@ -61,8 +70,10 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
                 "SLUICE_TRANSPORT=ucx: RDMA encrypts nothing, and this session is encrypted; leave "
                 "the choice automatic, or set SLUICE_TLS=off if the server allows it");
   if (is_encrypted) {
-    SLUICE_TRY(auto stream, open_encrypted_stream(address, welcome));
-    return transport::make_stream_channel(std::move(stream));
+    wire::Attach attach;
+    attach.is_resumable = resumable != nullptr ? 1 : 0;
+    SLUICE_TRY(auto stream, open_encrypted_stream(address, welcome, attach));
+    return channel_over(std::move(stream), resumable);
   }
   const bool tries_memory =
       choice == TransportChoice::kShm ||
@@ -93,12 +104,8 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
   SLUICE_CHECK(wire::write_frame(socket.get(), attach));
   SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(socket.get()));
   if (ucx != nullptr) return open_ucx_channel(*ucx, std::move(socket), choice);
-  if (resumable != nullptr) {
-    auto stream = std::make_unique<transport::ResumableStream>(
-        transport::make_socket_stream(std::move(socket)), resumable->survives_reset);
-    resumable->data = stream.get();
-    return transport::make_stream_channel(std::move(stream));
-  }
+  if (resumable != nullptr)
+    return channel_over(transport::make_socket_stream(std::move(socket)), resumable);
   if (!memory) return transport::make_socket_channel(std::move(socket));
   SLUICE_TRY(const std::string refusal, offer(memory->fd, socket.get()));
   if (!refusal.empty()) {

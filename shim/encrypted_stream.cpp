@@ -25,9 +25,15 @@ Result<std::unique_ptr<transport::ByteStream>> open_encrypted_stream(
   attach.session_id = welcome.session_id;
   SLUICE_CHECK(wire::write_frame(socket.get(), attach));
   SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(socket.get()));
-  return library->connect_session(std::move(socket),
-                                  {std::to_string(welcome.session_id), welcome.session_key},
-                                  transport::Clock::now() + kTlsTimeout);
+  return prove_key(*library, std::move(socket), welcome.session_id, welcome.session_key,
+                   transport::Clock::now() + kTlsTimeout);
+}
+
+Result<std::unique_ptr<transport::ByteStream>> prove_key(const transport::tls::Library& library,
+                                                         Fd socket, std::uint64_t session_id,
+                                                         const wire::SessionKey& key,
+                                                         transport::Deadline deadline) {
+  return library.connect_session(std::move(socket), {std::to_string(session_id), key}, deadline);
 }
 
 }  // namespace sluice::shim

@@ -5,6 +5,7 @@
 #include "common/result.h"
 #include "protocol/bootstrap.h"
 #include "transport/stream/byte_stream.h"
+#include "transport/tls/tls.h"
 #include "transport/transport.h"
 
 #include <memory>
@@ -15,5 +16,12 @@ namespace sluice::shim {
 /// added here.
 Result<std::unique_ptr<transport::ByteStream>> open_encrypted_stream(
     const transport::Address& address, const wire::Welcome& welcome, wire::Attach attach = {});
+
+/// What follows on a connection that the worker was handed: both ends prove the session's key to
+/// each other.
+Result<std::unique_ptr<transport::ByteStream>> prove_key(const transport::tls::Library& library,
+                                                         Fd socket, std::uint64_t session_id,
+                                                         const wire::SessionKey& key,
+                                                         transport::Deadline deadline);
 
 }  // namespace sluice::shim

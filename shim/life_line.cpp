@@ -36,7 +36,8 @@ LifeLine::LifeLine(std::unique_ptr<ByteStream> stream, Heartbeat heartbeat,
     : heartbeat_(heartbeat), stream_(std::move(stream)) {
   if (resumable)
     resumption_ = std::make_unique<Resumption>(
-        std::move(*resumable), [this](Fd replacement) { take(std::move(replacement)); });
+        std::move(*resumable),
+        [this](std::unique_ptr<ByteStream> replacement) { take(std::move(replacement)); });
 }
 
 std::optional<Error> LifeLine::watch(Time now) {
@@ -62,10 +63,10 @@ bool LifeLine::survives(ByteStream::Ending ending) const {
          (ending == ByteStream::Ending::kReset && resumption_->survives_reset());
 }
 
-void LifeLine::take(Fd replacement) {
+void LifeLine::take(std::unique_ptr<ByteStream> replacement) {
   const std::lock_guard lock(mutex_);
   if (is_given_up_) return;
-  stream_ = transport::make_socket_stream(std::move(replacement));
+  stream_ = std::move(replacement);
   unread_.clear();
   pongs_ = pings_;  // those that were asked on the old one are not answered here
   pings_before_rest_ = pings_;

@@ -52,7 +52,7 @@ class LifeLine {
 
   /// Nothing: it is there, or its replacement is being sought.
   std::optional<Error> look(Time now);
-  void take(Fd replacement);
+  void take(std::unique_ptr<ByteStream> replacement);
   bool seek_replacement(Time silent_since);
   [[nodiscard]] bool survives(ByteStream::Ending ending) const;
   std::optional<Error> read(Time now);

@@ -4,15 +4,21 @@
 #include "common/log.h"
 #include "common/quiet_thread.h"
 #include "protocol/frame_io.h"
+#include "protocol/stream_frames.h"
+#include "shim/encrypted_stream.h"
+#include "shim/tls_library.h"
 #include "transport/resume/handover.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <string_view>
+#include <utility>
 
 namespace sluice::shim {
 namespace {
@@ -28,6 +34,12 @@ constexpr milliseconds kPauseMin = 50ms, kPauseMax = 1s;
 
 bool is_final(const Error& error) {
   return error.code == ErrorCode::kPermission || error.code == ErrorCode::kProtocol;
+}
+
+/// A failure that says nothing of the next attempt.
+tl::unexpected<Error> of_this_attempt(Error error) {
+  if (is_final(error)) error.code = ErrorCode::kSystem;
+  return fail(std::move(error));
 }
 
 Result<transport::Address> address_of_peer(int socket) {
@@ -48,10 +60,11 @@ Result<transport::Address> address_of_peer(int socket) {
 
 }  // namespace
 
-Result<ResumeAfter> parse_resume(const char* text, const wire::Welcome& welcome) {
+Result<ResumeAfter> parse_resume(const char* text, const wire::Welcome& welcome,
+                                 bool is_encrypted) {
   const std::string_view word = text != nullptr ? text : "";
-  const bool is_possible =
-      (welcome.feature_bits & wire::kFeatureResume) != 0 && welcome.grace_ms != 0;
+  const std::uint64_t feature = is_encrypted ? wire::kFeatureResumeEncrypted : wire::kFeatureResume;
+  const bool is_possible = (welcome.feature_bits & feature) != 0 && welcome.grace_ms != 0;
   if (word == "off") return ResumeAfter::kNothing;
   if (!word.empty() && word != "silence" && word != "reset")
     return fail(ErrorCode::kInvalidArgument,
@@ -59,6 +72,14 @@ Result<ResumeAfter> parse_resume(const char* text, const wire::Welcome& welcome)
   if (!is_possible) return ResumeAfter::kNothing;
   const bool after_reset = word.empty() ? welcome.resumes_on_reset != 0 : word == "reset";
   return after_reset ? ResumeAfter::kReset : ResumeAfter::kSilence;
+}
+
+Encryption encryption_of(transport::tls::ClientChoice choice, std::string host) {
+  char folder[PATH_MAX];
+  if (::getcwd(folder, sizeof folder) != nullptr)
+    for (std::string* file : {&choice.ca_file, &choice.certificate_file, &choice.key_file})
+      if (!file->empty() && file->front() != '/') *file = std::string(folder) + "/" + *file;
+  return {std::move(choice), std::move(host)};
 }
 
 Result<Resumable> resumable_of(int life_line, const wire::Welcome& welcome, ResumeAfter after) {
@@ -123,7 +144,6 @@ void Resumption::run() noexcept {
   has_life_line_ = false;
   const Status done = try_until_deadline();
   asked_.clear();
-  asked_streams_.clear();
   if (!done) return fail_with(done.error());
   SLUICE_LOG_INFO("session", "The session is resumed after {} ms (asked {} times)",
                   std::chrono::ceil<milliseconds>(Clock::now() - since_).count(),
@@ -153,42 +173,87 @@ Status Resumption::attempt() {
   return replace_data();
 }
 
-/// Asks on a new connection, which is then in `asked_`, and waits for the answer.
-Result<Fd> Resumption::ask(wire::Resume::Line line) {
-  SLUICE_TRY(Fd socket, transport::connect_socket(session_.server, kConnectTimeout));
-  if (line == wire::Resume::Line::kData) session_.data->suspend();
+wire::Resume Resumption::next_resume(wire::Resume::Line line) {
   wire::Resume resume = session_.identity;
   resume.line = line;
   resume.attempt = ++attempts_;
+  return resume;
+}
+
+/// Before the server is known by its certificate, whatever fails was perhaps done by somebody else.
+Result<Resumption::Stream> Resumption::open_life_line(Fd socket,
+                                                      transport::Deadline deadline) const {
+  if (!session_.encryption) return transport::make_socket_stream(std::move(socket));
+  transport::Address server = session_.server;
+  server.host = session_.encryption->host;
+  auto stream = transport::tls::open_control(std::move(socket), server, session_.encryption->choice,
+                                             false, tls_library, deadline);
+  if (!stream) return of_this_attempt(stream.error());
+  if (!(*stream)->kind().encrypted)
+    return fail(ErrorCode::kSystem, "an encrypted session is not resumed in the clear");
+  return stream;
+}
+
+/// Asks on a new connection and waits for the answer; without one, the connection is in `asked_`.
+Result<Resumption::Stream> Resumption::ask(wire::Resume::Line line) {
+  SLUICE_TRY(Fd socket, transport::connect_socket(session_.server, kConnectTimeout));
   const auto deadline = Clock::now() + kAnswerTimeout;
+  SLUICE_TRY(Stream stream, line == wire::Resume::Line::kLifeLine
+                                ? open_life_line(std::move(socket), deadline)
+                                : transport::make_socket_stream(std::move(socket)));
+  if (line == wire::Resume::Line::kData) session_.data->suspend();
   const auto talk = [&]() -> Result<wire::Frame> {
-    SLUICE_CHECK(wire::write_frame(socket.get(), resume, deadline));
-    return wire::read_frame(socket.get(), deadline);
+    SLUICE_CHECK(wire::write_frame_to(*stream, next_resume(line), deadline));
+    return wire::read_frame_from(*stream, deadline);
   };
   const auto answer = talk();
-  if (answer && std::holds_alternative<wire::Resumed>(*answer)) return socket;
-  asked_.push_back(std::move(socket));
-  if (!answer && answer.error().code == ErrorCode::kProtocol)
-    return fail(ErrorCode::kSystem, answer.error().message);  // a stranger on that port for now
-  if (!answer) return fail(answer.error());
+  if (answer && std::holds_alternative<wire::Resumed>(*answer)) return stream;
+  asked_.push_back(std::move(stream));
+  if (!answer) return of_this_attempt(answer.error());  // a stranger on that port for now
   if (const auto* refusal = std::get_if<wire::Refusal>(&*answer))
     return fail(ErrorCode::kPermission, refusal->message);
   return fail(ErrorCode::kSystem, "the server answered with an unexpected frame");
 }
 
+/// Until the handshake is over, anybody may be at the other end: it is told no more than the
+/// session's number, its answers decide nothing, and the present connection stays in use.
+Result<Resumption::Stream> Resumption::ask_encrypted_data() {
+  SLUICE_TRY(const transport::tls::Library* library, tls_library());
+  SLUICE_TRY(Fd socket, transport::connect_socket(session_.server, kConnectTimeout));
+  const auto deadline = Clock::now() + kAnswerTimeout;
+  wire::Resume resume = next_resume(wire::Resume::Line::kData);
+  const wire::SessionKey key = std::exchange(resume.session_key, {});
+  resume.is_encrypted = 1;
+  wire::Resume in_the_clear = resume;
+  in_the_clear.attempt = 0;
+  SLUICE_CHECK(wire::write_frame(socket.get(), in_the_clear, deadline));
+  const auto answer = wire::read_frame(socket.get(), deadline);
+  if (!answer || !std::holds_alternative<wire::Resumed>(*answer)) {
+    has_life_line_ = false;  // if the session is over, the server says so where it can be believed
+    return fail(ErrorCode::kSystem, "the server does not take the new data connection");
+  }
+  auto stream = prove_key(*library, std::move(socket), resume.session_id, key, deadline);
+  if (!stream) return of_this_attempt(stream.error());
+  session_.data->suspend();
+  const Status sent = wire::write_frame_to(**stream, resume, deadline);
+  if (sent) return stream;
+  asked_.push_back(std::move(*stream));
+  return of_this_attempt(sent.error());
+}
+
 Status Resumption::replace_life_line() {
-  SLUICE_TRY(Fd socket, ask(wire::Resume::Line::kLifeLine));
+  SLUICE_TRY(Stream stream, ask(wire::Resume::Line::kLifeLine));
   has_life_line_ = true;
-  take_life_line_(std::move(socket));
+  take_life_line_(std::move(stream));
   return {};
 }
 
 Status Resumption::replace_data() {
-  SLUICE_TRY(Fd socket, ask(wire::Resume::Line::kData));
-  auto next = transport::make_socket_stream(std::move(socket));
+  SLUICE_TRY(Stream next,
+             session_.encryption ? ask_encrypted_data() : ask(wire::Resume::Line::kData));
   const Status done =
       transport::resume_from_client(*session_.data, next, Clock::now() + kAnswerTimeout);
-  if (next != nullptr) asked_streams_.push_back(std::move(next));
+  if (next != nullptr) asked_.push_back(std::move(next));
   return done;
 }
 

@@ -3,11 +3,11 @@
 // A thread does it that lives no longer than the trouble.
 #pragma once
 
-#include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
 #include "shim/futex.h"
 #include "transport/resume/resumable_stream.h"
+#include "transport/tls/client_choice.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -23,7 +23,16 @@ namespace sluice::shim {
 
 /// SLUICE_RESUME; absent, the server's advice.
 enum class ResumeAfter { kNothing, kSilence, kReset };
-Result<ResumeAfter> parse_resume(const char* text, const wire::Welcome& welcome);
+Result<ResumeAfter> parse_resume(const char* text, const wire::Welcome& welcome,
+                                 bool is_encrypted = false);
+
+/// How an encrypted session's life line was made secure, and is again.
+struct Encryption {
+  transport::tls::ClientChoice choice;
+  std::string host;  ///< whom the server's certificate must be for
+};
+/// The program may change its folder; the files are read again.
+Encryption encryption_of(transport::tls::ClientChoice choice, std::string host);
 
 /// A session whose connections can be replaced.
 struct Resumable {
@@ -31,15 +40,17 @@ struct Resumable {
   wire::Resume identity;
   std::chrono::milliseconds grace{0};
   bool survives_reset = false;
+  std::optional<Encryption> encryption = {};
   transport::ResumableStream* data = nullptr;  ///< the channel's
 };
-/// As far as the handshake tells; `data` follows.
+/// As far as the handshake tells; `encryption` and `data` follow.
 Result<Resumable> resumable_of(int life_line, const wire::Welcome& welcome, ResumeAfter after);
 
 /// Thread-safe; begin() by one thread at a time.
 class Resumption {
  public:
-  using TakeLifeLine = std::function<void(Fd)>;
+  using Stream = std::unique_ptr<transport::ByteStream>;
+  using TakeLifeLine = std::function<void(Stream)>;
   /// `take_life_line` gets the new connection, on the thread that made it.
   Resumption(Resumable session, TakeLifeLine take_life_line);
   ~Resumption();
@@ -66,7 +77,10 @@ class Resumption {
   Status attempt();
   Status replace_life_line();
   Status replace_data();
-  Result<Fd> ask(wire::Resume::Line line);
+  Result<Stream> ask(wire::Resume::Line line);
+  Result<Stream> ask_encrypted_data();
+  Result<Stream> open_life_line(Fd socket, transport::Deadline deadline) const;
+  [[nodiscard]] wire::Resume next_resume(wire::Resume::Line line);
   void fail_with(Error why);
 
   const Resumable session_;
@@ -83,8 +97,7 @@ class Resumption {
   bool has_life_line_ = false;
   /// Connections on which the server may have gone over without our knowing it: their end would be
   /// taken for ours.
-  std::vector<Fd> asked_;
-  std::vector<std::unique_ptr<transport::ByteStream>> asked_streams_;
+  std::vector<Stream> asked_;
 };
 
 }  // namespace sluice::shim

@@ -4,11 +4,27 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <string>
 
 namespace sluice::shim {
+namespace {
+
+std::atomic<const transport::tls::Library*>& known_library() {
+  static std::atomic<const transport::tls::Library*> library{nullptr};
+  return library;
+}
+
+}  // namespace
+
+void set_tls_library_for_test(const transport::tls::Library& library) {
+  known_library() = &library;
+}
 
 Result<const transport::tls::Library*> tls_library() {
+  // Asked again when a connection was cut: whoever waits for the new one may hold the loader's
+  // lock.
+  if (const auto* known = known_library().load(); known != nullptr) return known;
   Dl_info own{};
   if (::dladdr(reinterpret_cast<void*>(&tls_library), &own) == 0 || own.dli_fname == nullptr)
     return fail(ErrorCode::kNotFound, "TLS: the client libraries cannot find their own folder");
@@ -28,6 +44,7 @@ Result<const transport::tls::Library*> tls_library() {
   if (library == nullptr)
     return fail(ErrorCode::kVersion,
                 format("TLS: {} is of another release; install one release whole", path));
+  known_library() = library;
   return library;
 }
 

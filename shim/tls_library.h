@@ -10,4 +10,7 @@ namespace sluice::shim {
 /// Err(kNotFound): not there; Err(kVersion): of another build.
 Result<const transport::tls::Library*> tls_library();
 
+/// From now on this one.
+void set_tls_library_for_test(const transport::tls::Library& library);
+
 }  // namespace sluice::shim

@@ -100,7 +100,8 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   wire::Welcome welcome;
   welcome.protocol_version = wire::kProtocolVersion;
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
-                         wire::kFeatureSharedMemory | wire::kFeatureTls | wire::kFeatureResume;
+                         wire::kFeatureSharedMemory | wire::kFeatureTls | wire::kFeatureResume |
+                         wire::kFeatureResumeEncrypted;
   if (may_use_ucx(options_.config)) welcome.feature_bits |= wire::kFeatureUcx;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;

@@ -19,6 +19,7 @@
 #include "server/control/types.h"
 #include "server/link.h"
 #include "server/turns/turn_server.h"
+#include "transport/stream/byte_stream.h"
 #include "transport/tls/context.h"
 
 #include <chrono>
@@ -106,10 +107,14 @@ class Broker final : public control::Administration {
   void on_client(const std::shared_ptr<Client>& client);
   void take_bytes(const std::shared_ptr<Client>& client, std::span<const std::byte> bytes);
   void on_frame(const std::shared_ptr<Client>& client);
+  /// The connection has ended: a session may outlive that.
+  void on_end(const std::shared_ptr<Client>& client, transport::ByteStream::Ending ending);
   /// The client is gone, or what it says is nonsense.
   void lose_client(const std::shared_ptr<Client>& client);
   [[nodiscard]] static std::size_t wanted(const Client& client);
   void close_client(const std::shared_ptr<Client>& client);
+  /// It is a client of ours no more; the connection stays open.
+  Fd release_client(const std::shared_ptr<Client>& client);
   bool send(Client& client, const wire::Frame& frame);
   void refuse(const std::shared_ptr<Client>& client, wire::RefusalCode code,
               const std::string& why);
@@ -121,6 +126,7 @@ class Broker final : public control::Administration {
   bool learn_kind(const std::shared_ptr<Client>& client);
   bool advance_handshake(const std::shared_ptr<Client>& client);
   void on_encrypted(const std::shared_ptr<Client>& client);
+  [[nodiscard]] link::AttachData encrypted_data(const wire::Attach& attach) const;
   void on_encrypted_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
   [[nodiscard]] std::string plain_refusal(const Client& client) const;
   [[nodiscard]] static std::string certified_tenant(const Client& client);
@@ -151,7 +157,9 @@ class Broker final : public control::Administration {
   [[nodiscard]] const config::Tenant& tenant_of(const Session& session) const;
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
-  [[nodiscard]] std::string resume_refusal(const wire::Resume& resume) const;
+  [[nodiscard]] std::string resume_refusal(const Client& client, const wire::Resume& resume) const;
+  void on_encrypted_resume(const std::shared_ptr<Client>& client, const wire::Resume& resume);
+  void pass_candidate(Session& session);
   void on_resume(const std::shared_ptr<Client>& client, const wire::Resume& resume);
   void resume_life_line(const std::shared_ptr<Client>& client,
                         const std::shared_ptr<Session>& session);

@@ -5,6 +5,7 @@
 #include "server/broker/peer_text.h"
 #include "server/broker/printable.h"
 #include "server/broker/session.h"
+#include "transport/stream/socket_ending.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 namespace sluice::server {
 namespace {
 using namespace std::chrono_literals;
+using Ending = transport::ByteStream::Ending;
 constexpr auto kAcceptPause = 100ms;
 constexpr std::size_t kUnauthenticatedMax = 64;
 /// A life line carries pings; whoever sends more on it is no client of ours.
@@ -23,10 +25,6 @@ constexpr std::size_t kLifeLineFrameBytesMax = 1024;
 wire::Hello printable_hello(wire::Hello hello) {
   for (std::string* text : {&hello.tenant, &hello.host, &hello.program}) *text = printable(*text);
   return hello;
-}
-
-bool is_silence(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
 }  // namespace
@@ -91,17 +89,12 @@ void Broker::on_client(const std::shared_ptr<Client>& client) {
       ::recv(client->fd.get(), buffer, std::min(wanted(*client), kReadBytes), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
-    const auto session = client->session;
-    if (session != nullptr && got < 0 && is_silence(errno))
-      SLUICE_LOG_WARN("session",
-                      "session={} tenant={}: its client has been silent for the grace time",
-                      session->id, session->tenant.name);
-    // An encrypted session cannot be resumed yet: its key would travel in the clear.
-    const bool is_cut = got < 0 && errno == ECONNRESET && options_.config.resume_on_reset &&
-                        session != nullptr && !session->is_encrypted;
-    if (!is_cut) return lose_client(client);
-    close_client(client);
-    return await_resumption(session);
+    transport::SocketEnding ending;
+    if (got < 0)
+      ending.note_error(errno);
+    else
+      ending.note_end(client->fd.get(), false);
+    return on_end(client, ending.get());
   }
   take_bytes(client, std::span(buffer).first(static_cast<std::size_t>(got)));
 }
@@ -117,6 +110,20 @@ void Broker::take_bytes(const std::shared_ptr<Client>& client, std::span<const s
   if (client->received.size() >= wire::kFramePrefixBytes &&
       client->received.size() == client->frame_bytes)
     on_frame(client);
+}
+
+void Broker::on_end(const std::shared_ptr<Client>& client, Ending ending) {
+  const auto session = client->session;
+  if (session == nullptr) return lose_client(client);
+  if (ending == Ending::kSilence)
+    SLUICE_LOG_WARN("session",
+                    "session={} tenant={}: its client has been silent for the grace time",
+                    session->id, session->tenant.name);
+  const bool is_cut = ending == Ending::kReset && options_.config.resume_on_reset &&
+                      (!session->is_encrypted || session->is_resumable);
+  if (!is_cut) return lose_client(client);
+  close_client(client);
+  await_resumption(session);
 }
 
 void Broker::lose_client(const std::shared_ptr<Client>& client) {
@@ -142,9 +149,13 @@ void Broker::on_frame(const std::shared_ptr<Client>& client) {
 void Broker::close_client(const std::shared_ptr<Client>& client) {
   if (!client->fd.valid()) return;
   if (client->tls != nullptr) client->tls->say_goodbye();
+  release_client(client);
+}
+
+Fd Broker::release_client(const std::shared_ptr<Client>& client) {
   unwatch(client->fd.get());
   clients_.erase(client->fd.get());
-  client->fd.reset();
+  return std::move(client->fd);
 }
 
 bool Broker::send(Client& client, const wire::Frame& frame) {

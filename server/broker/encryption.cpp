@@ -71,7 +71,7 @@ void Broker::on_encrypted(const std::shared_ptr<Client>& client) {
   for (int i = 0; i < kPiecesMax; ++i) {
     const auto got =
         client->tls->receive_some(std::span(buffer).first(std::min(wanted(*client), kReadBytes)));
-    if (!got) return lose_client(client);
+    if (!got) return on_end(client, client->tls->ending());
     if (*got == 0) return;
     take_bytes(client, std::span(buffer).first(*got));
     if (!client->fd.valid()) return;
@@ -98,6 +98,12 @@ std::string Broker::certified_tenant(const Client& client) {
   return client.tls != nullptr ? printable(client.tls->peer_tenant()) : "";
 }
 
+link::AttachData Broker::encrypted_data(const wire::Attach& attach) const {
+  return {.is_encrypted = true,
+          .is_resumable = attach.is_resumable != 0,
+          .survives_reset = options_.config.resume_on_reset};
+}
+
 void Broker::on_encrypted_attach(const std::shared_ptr<Client>& client,
                                  const wire::Attach& attach) {
   const auto found = sessions_.find(attach.session_id);
@@ -113,8 +119,8 @@ void Broker::on_encrypted_attach(const std::shared_ptr<Client>& client,
   ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
   // Whatever fails here is this connection's loss: it need not be the client's.
   if (send(*client, wire::Attached{})) {
-    const auto sent = link::send_message(session->worker.link.get(), link::AttachData{false, true},
-                                         client->fd.get());
+    const auto sent =
+        link::send_message(session->worker.link.get(), encrypted_data(attach), client->fd.get());
     if (!sent)
       SLUICE_LOG_WARN("session", "session={}: a data connection is closed: {}", session->id,
                       sent.error().message);

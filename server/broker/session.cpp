@@ -139,8 +139,12 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
     ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
   } else if (const auto* query = std::get_if<link::QueryMemory>(&received->message)) {
     answer(query->device, true);
-  } else if (std::holds_alternative<link::DataReady>(received->message)) {
+  } else if (const auto* data = std::get_if<link::DataReady>(&received->message)) {
     session->is_attached = true;
+    session->is_resumable = data->is_resumable;
+  } else if (std::holds_alternative<link::ResumeTaken>(received->message)) {
+    session->is_candidate_under_way = false;
+    pass_candidate(*session);
   } else if (const auto* stats = std::get_if<link::Stats>(&received->message)) {
     on_stats(*session, *stats);
   }

@@ -33,6 +33,10 @@ struct Broker::Session {
   bool is_warned = false;     ///< of a worker that is silent
   bool is_resumable = false;  ///< its data connection
   std::uint64_t life_line_attempt = 0, data_attempt = 0;  ///< the newest to resume them
+  /// Connections that claim to be the encrypted session's new data connection: the worker gets one
+  /// at a time, and judges.
+  std::deque<Fd> candidates;
+  bool is_candidate_under_way = false;
 };
 
 }  // namespace sluice::server

@@ -17,7 +17,7 @@ bool is_same(const link::Stats& a, const link::Stats& b) {
 }  // namespace
 
 void BrokerLedger::start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone,
-                         std::function<void(Fd)> on_resume) {
+                         OnResume on_resume) {
   on_resume_ = std::move(on_resume);
   stats_ = std::move(stats);
   on_broker_gone_ = std::move(on_broker_gone);
@@ -39,13 +39,18 @@ void BrokerLedger::read() {
       return;
     }
     if (const auto* answer = std::get_if<link::Answer>(&received->message)) take_answer(*answer);
-    if (std::holds_alternative<link::ResumeData>(received->message) && on_resume_)
-      on_resume_(std::move(received->passed));
+    if (const auto* resume = std::get_if<link::ResumeData>(&received->message))
+      take_resume(*received, *resume);
     if (std::holds_alternative<link::Stop>(received->message)) {
       finish();
       return on_broker_gone_();
     }
   }
+}
+
+void BrokerLedger::take_resume(link::Received& received, const link::ResumeData& resume) {
+  if (on_resume_) on_resume_(std::move(received.passed), resume);
+  if (resume.is_encrypted) static_cast<void>(link::send_message(fd_, link::ResumeTaken{}));
 }
 
 void BrokerLedger::take_answer(const link::Answer& answer) {

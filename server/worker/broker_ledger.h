@@ -26,11 +26,12 @@ class BrokerLedger final : public LedgerLink {
   BrokerLedger(const BrokerLedger&) = delete;
   BrokerLedger& operator=(const BrokerLedger&) = delete;
 
+  using OnResume = std::function<void(Fd, const link::ResumeData&)>;
   /// `stats` is asked twice a second; `on_broker_gone` is called when the link is closed, or after
   /// the last statistics were sent because the broker said stop.
   /// `on_resume` gets the connections that are to replace the data connection.
   void start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone,
-             std::function<void(Fd)> on_resume = {});
+             OnResume on_resume = {});
   /// Sends the last statistics and stops reporting. Two threads may call it; both return
   /// afterwards.
   void finish();
@@ -50,6 +51,7 @@ class BrokerLedger final : public LedgerLink {
   };
 
   Usage ask(const link::Message& message, std::uint32_t device, std::uint64_t charge_bytes);
+  void take_resume(link::Received& received, const link::ResumeData& resume);
   void take_answer(const link::Answer& answer);
   void read();
   void report();
@@ -58,7 +60,7 @@ class BrokerLedger final : public LedgerLink {
   std::chrono::milliseconds answer_time_;
   std::function<link::Stats()> stats_;
   std::function<void()> on_broker_gone_;
-  std::function<void(Fd)> on_resume_;
+  OnResume on_resume_;
   std::mutex send_mutex_;  ///< questions are in line in the order in which they are sent
   std::mutex mutex_;       ///< guards what follows
   std::condition_variable changed_;

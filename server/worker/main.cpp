@@ -40,7 +40,7 @@ Status serve(const link::Start& start, TurnParts parts) {
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
   SLUICE_TRY(Turns* const turns, take_turns(std::move(parts)));
-  Resumption resumption;
+  Resumption resumption(secret_of(start));
   SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start, resumption));
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, std::move(channel), ledger);
@@ -51,7 +51,9 @@ Status serve(const link::Start& start, TurnParts parts) {
     worker.completer().flush_prints();
   }
   ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); },
-               [&resumption](Fd socket) { resumption.take(std::move(socket)); });
+               [&resumption](Fd socket, const link::ResumeData& data) {
+                 resumption.take(std::move(socket), data.is_encrypted);
+               });
   const Status ended = worker.run();
   ledger.finish();
   if (!ended)

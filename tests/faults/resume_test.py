@@ -1,10 +1,13 @@
 #!/usr/bin/python3
 """The network goes and comes back under a running program, without a word: the session goes on, every command runs exactly
 once, and the result is that of an undisturbed run. After the grace time it is an error and one line. The cable is a veth pair
-into a network namespace; without the right to make one the tests are skipped."""
+into a network namespace; without the right to make one the tests are skipped. Encrypted sessions do the same, with strangers at
+the server's door who know all that crosses the network in the clear."""
 import itertools
 import os
 import random
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -12,7 +15,9 @@ import time
 import unittest
 
 from cable import CLIENT_END, FAR_SIDE, HOST, HOST_END, NAMESPACE, CableCase, ip, plug
-from harness import SOFTGPU, Server, clean_environment, wait_until
+from harness import BUILD, SOFTGPU, Server, clean_environment, wait_until
+from raw_client import constant, field, frame, receive
+from tls_server import TlsServer
 
 CALLS = os.environ["SLUICE_CALLS"]
 CHAIN = os.environ["SLUICE_CHAIN"]
@@ -85,8 +90,8 @@ class Case(CableCase):
     def setUp(self):
         mend()
 
-    def serve(self, grace="2m", listen=f'"{HOST}:0"', options=""):
-        server = Server(server=f'grace = "{grace}"\nallow_plaintext_network = true\n{options}', listen=listen)
+    def serve(self, grace="2m"):
+        server = Server(server=f'grace = "{grace}"\nallow_plaintext_network = true', listen=f'"{HOST}:0"')
         self.addCleanup(server.close)
         return server
 
@@ -104,11 +109,11 @@ class Case(CableCase):
             return text.read()
 
 
-class Cuts(Case):
-    def survive(self, seed, ways):
+class Surviving(Case):
+    def survive(self, seed, ways, server=None, env=None):
         chance = random.Random(seed)
-        server = self.serve()
-        client = self.run_chain(server)
+        server = server or self.serve()
+        client = self.run_chain(server, env)
         progress = Progress(client)
         for number in itertools.count():
             goal = progress.at() + chance.randrange(100, 1500)
@@ -130,6 +135,8 @@ class Cuts(Case):
         self.assertEqual(0, client.wait(60))
         self.assertGreater(self.resumptions(), 0, self.client_log())
 
+
+class Cuts(Surviving):
     def test_the_clients_cable_is_pulled_at_random_points(self):
         self.survive(1, [unplug_client])
 
@@ -138,6 +145,82 @@ class Cuts(Case):
 
     def test_packets_vanish_at_random_points(self):
         self.survive(3, [drop, drop, unplug_client, unplug_server])
+
+
+class EncryptedCase(Case):
+    def serve(self, grace="2m"):
+        server = TlsServer('client_ca = "FOLDER/ca.crt"', f'grace = "{grace}"', listen=f'"{HOST}:0"',
+                           rest='[[tenant]]\nname = "certified"\n')
+        self.addCleanup(server.close)
+        return server
+
+
+class Strangers:
+    """Whoever knows a session's number and the server's: connections that claim to replace its data connection, with huge
+    attempt numbers, garbage, or silence."""
+
+    def __init__(self, server):
+        self.address = tuple(server.tcp.rsplit(":", 1))
+        self.instance = self.instance_of(server)
+        self.silent, self.handed_in, self.stops = [], 0, False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    @staticmethod
+    def instance_of(server):
+        """As another tenant learns it, or anybody who listens."""
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+        numbers = (constant(f"{root}/protocol/wire.h", "kProtocolVersion"),
+                   constant(f"{BUILD}/gen/protocol/opcodes.h", "kOpcodeTableHash"))
+        with open(server.token, "rb") as token, socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(server.unix.removeprefix("unix:"))
+            asking.sendall(frame(1, field(1, struct.pack("<I", numbers[0])), field(2, struct.pack("<Q", numbers[1])),
+                                 field(3, struct.pack("<Q", 4)), field(4, b"a"), field(5, token.read().strip())))
+            return receive(asking)[1][64]
+
+    def run(self):
+        words = itertools.cycle([b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", os.urandom(300)])
+        while not self.stops:
+            stranger = socket.create_connection((self.address[0], int(self.address[1])))
+            stranger.settimeout(10)
+            resume = frame(11, field(1, struct.pack("<Q", 1)), field(3, self.instance), field(4, struct.pack("<I", 1)),
+                           field(5, struct.pack("<Q", 2**64 - 1)), field(32, b"\x01"))
+            try:
+                stranger.sendall(resume)
+                self.handed_in += receive(stranger)[0] == 12
+                stranger.sendall(next(words))
+            except (EOFError, OSError):
+                pass
+            self.silent.append(stranger)
+            if len(self.silent) > 8:
+                self.silent.pop(0).close()
+            time.sleep(0.002)  # how fast they are: the client needs a core, too
+
+    def close(self):
+        self.stops = True
+        self.thread.join()
+        for stranger in self.silent:
+            stranger.close()
+
+
+class EncryptedCuts(EncryptedCase, Surviving):
+    def test_the_cable_is_pulled_at_random_points(self):
+        server = self.serve()
+        self.survive(4, [unplug_client, unplug_server], server, server.with_certificate("certified"))
+        self.assertIn("tenant=certified", server.log())
+
+    def test_packets_vanish_at_random_points(self):
+        server = self.serve()
+        self.survive(5, [drop, drop, unplug_client, unplug_server], server, server.with_token())
+        self.assertIn("encrypted=true", server.log())
+        self.assertIn("the data connection is resumed", server.log())
+
+    def test_strangers_disturb_nothing_while_the_client_resumes(self):
+        server = self.serve()
+        strangers = Strangers(server)
+        self.addCleanup(strangers.close)
+        self.survive(6, [unplug_client, drop], server, server.with_token())
+        self.assertGreater(strangers.handed_in, 50)
 
 
 class TooLong(Case):
@@ -167,21 +250,30 @@ class TooLong(Case):
 
 
 class Restarted(Case):
+    def environment(self, server):
+        return {}
+
     def test_a_server_that_was_restarted_behind_the_cut_says_so(self):
         server = self.serve()
-        client = self.run_chain(server)
+        client = self.run_chain(server, self.environment(server))
         progress = Progress(client)
         self.assertTrue(wait_until(lambda: progress.at() > 100))
         drop()
         self.assertTrue(wait_until(lambda: "new connections are tried" in self.client_log()))
         port = server.tcp.rsplit(":", 1)[1]
         server.kill()
-        server.write("sluiced.toml", server.config_text('grace = "2m"\nallow_plaintext_network = true', "", f'"{HOST}:{port}"'))
+        with open(server.config, encoding="utf-8") as text:
+            server.write("sluiced.toml", text.read().replace(f'"{HOST}:0"', f'"{HOST}:{port}"'))
         server.start()
         mend()
         self.assertRegex(progress.last(), "failed CUDA_ERROR_DEVICE_UNAVAILABLE")
         self.assertEqual(3, client.wait(60))
         self.assertIn("the server was restarted; the program's GPU state is lost", self.client_log())
+
+
+class EncryptedRestarted(EncryptedCase, Restarted):
+    def environment(self, server):
+        return server.with_token()
 
 
 class Off(Case):

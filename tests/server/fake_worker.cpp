@@ -21,7 +21,7 @@ using namespace sluice::server;
 
 constexpr int kReportMs = 50;
 link::Stats g_stats;
-bool g_is_wary = false;
+bool g_is_wary = false, g_is_hoarding = false;
 
 void say(const link::Message& message) {
   if (!link::send_message(link::kWorkerLinkFd, message)) ::_exit(1);
@@ -51,7 +51,7 @@ Fd await_data() {
     received->passed.reset();
     return await_data();
   }
-  if (attach.is_encrypted) say(link::DataReady{});
+  if (attach.is_encrypted) say(link::DataReady{attach.is_resumable});
   return std::move(received->passed);
 }
 
@@ -82,6 +82,16 @@ void obey(int data, char command) {
   static_cast<void>(!::send(data, &answer, 1, MSG_NOSIGNAL));
 }
 
+/// The proof of an encrypted connection is one letter here: 'k'. Of a tenant "hoarding" none is
+/// ever acknowledged.
+void take(const link::ResumeData& resume, Fd passed, Fd& data) {
+  if (!resume.is_encrypted) return void(data = std::move(passed));
+  if (g_is_hoarding) return;
+  say(link::ResumeTaken{});
+  char proof = 0;
+  if (read_all(passed.get(), &proof, 1) && proof == 'k') data = std::move(passed);
+}
+
 [[noreturn]] void behave() {
   Fd data = await_data();
   for (;;) {
@@ -90,8 +100,8 @@ void obey(int data, char command) {
     if (wanted[1].revents != 0) {
       auto received = link::receive_message(link::kWorkerLinkFd);
       if (!received) ::_exit(0);
-      if (std::holds_alternative<link::ResumeData>(received->message)) {
-        data = std::move(received->passed);
+      if (const auto* resume = std::get_if<link::ResumeData>(&received->message)) {
+        take(*resume, std::move(received->passed), data);
         continue;
       }
       if (std::holds_alternative<link::Stop>(received->message)) {
@@ -132,6 +142,7 @@ int main() {
     sleep_for_ever();
   }
   g_is_wary = kind == "wary";
+  g_is_hoarding = kind == "hoarding";
   if (kind == "deaf") {
     say(ready());
     for (;;) say(link::QueryMemory{0});

@@ -59,8 +59,9 @@ TEST_F(LinkTest, CarriesEveryFieldOfStatistics) {
   EXPECT_EQ(5u, out.gpu_us);
   EXPECT_EQ(7u, out.pending_calls);
   round_trip(Stop{});
-  round_trip(DataReady{});
-  round_trip(ResumeData{});
+  EXPECT_TRUE(round_trip(DataReady{true}).is_resumable);
+  EXPECT_TRUE(round_trip(ResumeData{true}).is_encrypted);
+  round_trip(ResumeTaken{});
 }
 
 TEST_F(LinkTest, PassesADescriptor) {

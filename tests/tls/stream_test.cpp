@@ -44,6 +44,15 @@ class TlsStream : public ::testing::Test {
     }
   }
 
+  void close_with_reset(std::size_t socket) {
+    const linger at_once{1, 0};
+    ::setsockopt(sockets_[socket].get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    sockets_[socket].reset();
+  }
+  /// A record that nobody who has the keys has made.
+  static constexpr unsigned char kForged[] = {0x17, 3, 3, 0, 17, 1, 2, 3, 4, 5, 6,
+                                              7,    8, 9, 0, 1,  2, 3, 4, 5, 6, 7};
+
   std::array<Fd, 2> sockets_;
   std::unique_ptr<tls::Engine> client_, server_;
 };
@@ -69,14 +78,53 @@ TEST_F(TlsStream, AnEndWithoutAGoodbyeIsACutAndSaidToBeOne) {
 }
 
 TEST_F(TlsStream, ABitThatWasChangedOnTheWayEndsTheConnection) {
-  // A record that nobody who has the keys has made.
-  static constexpr unsigned char kRecord[] = {0x17, 3, 3, 0, 17, 1, 2, 3, 4, 5, 6,
-                                              7,    8, 9, 0, 1,  2, 3, 4, 5, 6, 7};
-  ASSERT_EQ(::send(sockets_[1].get(), kRecord, sizeof kRecord, 0),
-            static_cast<ssize_t>(sizeof kRecord));
+  ASSERT_EQ(::send(sockets_[1].get(), kForged, sizeof kForged, 0), ssize_t{sizeof kForged});
   const auto [bytes, why] = receive_to_end(*client_);
   EXPECT_EQ(bytes, 0u);
   EXPECT_EQ(why.code, ErrorCode::kProtocol) << why.message;
+}
+
+using Ending = ByteStream::Ending;
+
+TEST_F(TlsStream, AGoodbyeIsTheEnd) {
+  // Broken: a program that has ended keeps its session, or one that was cut off loses it.
+  server_->say_goodbye();
+  receive_to_end(*client_);
+  EXPECT_EQ(client_->ending(), Ending::kOrderly);
+}
+TEST_F(TlsStream, AFinWithoutAGoodbyeIsTheEndOfAPeerThatWasKilled) {
+  ::shutdown(sockets_[1].get(), SHUT_WR);
+  receive_to_end(*client_);
+  EXPECT_EQ(client_->ending(), Ending::kOrderly);
+}
+TEST_F(TlsStream, BytesThatAreNotThePeersAreAReset) {
+  ASSERT_EQ(::send(sockets_[1].get(), kForged, sizeof kForged, 0), ssize_t{sizeof kForged});
+  receive_to_end(*client_);
+  EXPECT_EQ(client_->ending(), Ending::kReset);
+}
+TEST_F(TlsStream, AResetIsAResetAndWhatLayBeforeItIsGiven) {
+  ASSERT_TRUE(server_->send_some(std::vector<std::byte>(1000)));
+  close_with_reset(1);
+  EXPECT_EQ(receive_to_end(*client_).first, 1000u);
+  EXPECT_EQ(client_->ending(), Ending::kReset);
+}
+
+TEST_F(TlsStream, WhatWasDecryptedIsGivenAlthoughAnAnswerCannotBeSent) {
+  // Broken: bytes that the peer's host knows to have arrived are thrown away, and are not sent
+  // again.
+  ASSERT_TRUE(server_->send_some(std::vector<std::byte>(1000)));
+  ASSERT_EQ(::send(sockets_[1].get(), kForged, sizeof kForged, 0), ssize_t{sizeof kForged});
+  close_with_reset(1);  // nobody takes the alert
+  EXPECT_EQ(receive_to_end(*client_).first, 1000u);
+}
+
+TEST_F(TlsStream, HalfARecordWakesNobody) {
+  // Broken: whoever waits spins until the rest is there; with a cut that is for seconds.
+  ASSERT_EQ(::send(sockets_[1].get(), kForged, 12, 0), 12);
+  ASSERT_TRUE(transport::wait_on(sockets_[0].get(), ByteStream::For::kReceive, far()));
+  std::vector<std::byte> into(100);
+  EXPECT_EQ(client_->receive_some(into).value_or(1), 0u);
+  EXPECT_FALSE(client_->has_received());
 }
 
 TEST_F(TlsStream, KeysAreRenewedOnTheWayAndNothingIsLost) {

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """TLS as users and administrators meet it: certificates by sluicectl, programs through the shim, every refusal and its message.
 SLUICE_OWN_OPENSSL is a CUDA program with an OpenSSL of its own; the rest is as in tests/tools/harness.py."""
+import json
 import os
 import socket
 import ssl
@@ -11,40 +12,15 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools"))
 from harness import BUILD, Server, clean_environment, run, wait_until  # noqa: E402
+from tls_server import CTL, TlsServer  # noqa: E402
 
 PROGRAM = os.environ["SLUICE_PROGRAM"]
 OWN_OPENSSL = os.environ["SLUICE_OWN_OPENSSL"]
 SLUICE = f"{BUILD}/bin/sluice"
-CTL = f"{BUILD}/bin/sluicectl"
 LIBRARY = f"{BUILD}/lib/sluice/libsluice_tls.so"
 
 
-class TlsServer(Server):
-    """With certificates in its folder, FOLDER in `tls`, which is more of [tls]; `server` is more of [server]."""
-
-    def __init__(self, tls="", server="", rest="", listen='"127.0.0.1:0"'):
-        self.tls = tls
-        super().__init__(server, rest, listen)
-
-    def config_text(self, server="", rest="", listen='"127.0.0.1:0"'):
-        made = run(CTL, "cert", "init", self.folder, "--host", "127.0.0.1", "--host", "localhost")
-        if made.returncode != 0:
-            raise AssertionError(made.stderr)
-        for tenant in ("a", "certified"):
-            issued = run(CTL, "cert", "issue", self.folder, "--tenant", tenant)
-            if issued.returncode != 0:
-                raise AssertionError(issued.stderr)
-        return super().config_text(server, f'''{rest}
-[tls]
-certificate = "{self.folder}/server.crt"
-key = "{self.folder}/server.key"
-{self.tls.replace('FOLDER', self.folder)}
-''', listen)
-
-    @property
-    def ca(self):
-        return f"{self.folder}/ca.crt"
-
+class ProgramServer(TlsServer):
     def program(self, *options, env=None, server=None):
         return run(SLUICE, "run", "--server", server or self.tcp, *options, "--", PROGRAM, env=env)
 
@@ -56,7 +32,7 @@ class TlsCase(unittest.TestCase):
     tls = server_text = rest = ""
 
     def setUp(self):
-        self.server = TlsServer(self.tls, self.server_text, self.rest)
+        self.server = ProgramServer(self.tls, self.server_text, self.rest)
         self.addCleanup(self.server.close)
 
     def works(self, outcome):
@@ -70,6 +46,11 @@ class TlsCase(unittest.TestCase):
 
 
 class Encrypted(TlsCase):
+    def test_statistics_name_the_transport_as_encrypted(self):
+        stats = f"{self.server.folder}/stats.json"
+        self.works(self.server.as_a("--tls-ca", self.server.ca, env={"SLUICE_STATS": stats}))
+        self.assertEqual("tcp+tls", json.loads(text_of(stats))["transport"])
+
     def test_a_program_runs_encrypted_and_the_server_says_so(self):
         self.works(self.server.as_a("--tls-ca", self.server.ca))
         self.assertIn("encrypted=true", self.server.log())

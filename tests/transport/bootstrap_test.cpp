@@ -63,6 +63,7 @@ std::vector<Frame> examples() {
           Attach{.is_encrypted = 1, .session_id = 4711},
           Attach{.session_key = key(), .is_resumable = 1},
           Resume{7, key(), 1ull << 50, Resume::Line::kData, 12},
+          Resume{.session_id = 7, .attempt = 12, .is_encrypted = 1},
           Resumed{},
           Refusal{RefusalCode::kUnknownSession, "the server was restarted"},
           Attach{.session_key = key(), .wants_ucx = 1},
@@ -182,6 +183,10 @@ TEST(Bootstrap, RefusesAnAttachWithoutAKey) {
   EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(Attach{})))), ErrorCode::kProtocol);
   // An encrypted one names its session instead.
   EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(Attach{{}, 0, 1, 0})))), ErrorCode::kProtocol);
+  EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(Resume{.session_id = 7})))),
+            ErrorCode::kProtocol);
+  EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(Resume{.is_encrypted = 1})))),
+            ErrorCode::kProtocol);
 }
 
 TEST(Bootstrap, RefusesLengthsOutsideTheLimits) {

@@ -28,22 +28,25 @@ T must(Result<T> result) {
   std::abort();
 }
 
-/// Encrypted with a secret, as data connections are.
-Pair make_tls_pair() {
+Streams make_tls_streams() {
   std::array<Fd, 2> sockets = make_sockets("tcp");
   const tls::SessionSecret secret{"1", {1, 2, 3}};
-  Pair out;
+  Streams out;
   const JoiningThread server([&] {
     auto engine = must(tls::Engine::session(tls::Role::kServer, sockets[1].get(), secret));
-    out.server =
-        make_stream_channel(must(tls::complete(std::move(sockets[1]), std::move(engine), far())));
+    out.server = must(tls::complete(std::move(sockets[1]), std::move(engine), far()));
   });
-  out.client = make_stream_channel(
-      must(tls::linked_library().connect_session(std::move(sockets[0]), secret, far())));
+  out.client = must(tls::linked_library().connect_session(std::move(sockets[0]), secret, far()));
   return out;
 }
 
 }  // namespace
+
+Streams make_streams(const std::string& kind) {
+  if (kind == "tcp_tls") return make_tls_streams();
+  std::array<Fd, 2> sockets = make_sockets(kind);
+  return {make_socket_stream(std::move(sockets[0])), make_socket_stream(std::move(sockets[1]))};
+}
 
 std::array<Fd, 2> make_sockets(const std::string& kind) {
   if (kind == "unix") {
@@ -80,14 +83,18 @@ Pair make_pair(const std::string& kind) {
     LoopPair ends = make_shm_pair();
     return {std::move(ends.client), std::move(ends.server)};
   }
-  if (kind == "tcp_tls") return make_tls_pair();
-  if (kind == "tcp_resumable") {
-    const auto end = [](Fd socket) {
-      return make_stream_channel(
-          std::make_unique<ResumableStream>(make_socket_stream(std::move(socket)), false));
+  if (kind == "tcp_tls") {
+    Streams ends = make_streams(kind);
+    return {make_stream_channel(std::move(ends.client)),
+            make_stream_channel(std::move(ends.server))};
+  }
+  constexpr std::string_view kResumable = "_resumable";
+  if (kind.ends_with(kResumable)) {
+    const auto end = [](std::unique_ptr<ByteStream> stream) {
+      return make_stream_channel(std::make_unique<ResumableStream>(std::move(stream), false));
     };
-    std::array<Fd, 2> sockets = make_sockets("tcp");
-    return {end(std::move(sockets[0])), end(std::move(sockets[1]))};
+    Streams ends = make_streams(kind.substr(0, kind.size() - kResumable.size()));
+    return {end(std::move(ends.client)), end(std::move(ends.server))};
   }
 #ifdef SLUICE_UCX_PLUGIN
   if (kind.starts_with("ucx")) {

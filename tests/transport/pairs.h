@@ -2,6 +2,7 @@
 #pragma once
 
 #include "transport/shm/memory.h"
+#include "transport/stream/byte_stream.h"
 #include "transport/transport.h"
 
 #include <array>
@@ -14,8 +15,9 @@ namespace sluice::transport::testing {
 struct Pair {
   std::unique_ptr<Channel> client, server;
 };
-/// Kinds: loop, unix, tcp, tcp_tls, tcp_resumable, shm, ucx_tcp (where UCX is), ucx_rc (with an
-/// RDMA device); with the suffix "_faulty" both ends send and deliver in odd pieces, with delays.
+/// Kinds: loop, unix, tcp, tcp_tls, tcp_resumable, tcp_tls_resumable, shm, ucx_tcp (where UCX is),
+/// ucx_rc (with an RDMA device); with the suffix "_faulty" both ends send and deliver in odd
+/// pieces, with delays.
 Pair make_pair(const std::string& kind);
 /// The kinds over UCX that this build and this machine have.
 std::vector<std::string> ucx_kinds();
@@ -23,6 +25,13 @@ std::vector<std::string> ucx_kinds();
 std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, shm::Side side);
 /// Two connected sockets; `kind` is unix or tcp. TCP goes through listen, connect and accept.
 std::array<Fd, 2> make_sockets(const std::string& kind);
+
+/// The client's and the server's stream over such a connection; "tcp_tls": encrypted with a secret,
+/// as data connections are.
+struct Streams {
+  std::unique_ptr<ByteStream> client, server;
+};
+Streams make_streams(const std::string& kind);
 
 /// Far enough away that a test which reaches it has hung.
 Deadline far();

@@ -15,30 +15,29 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A stream over the two sockets of one TCP connection after another.
-class ResumeTest : public ::testing::Test {
+/// A stream over one TCP connection after another.
+class Resumables {
  protected:
-  explicit ResumeTest(bool survives_reset = true) {
-    auto sockets = make_sockets("tcp");
-    raw_client_ = sockets[0].get();
-    client_ = new ResumableStream(make_socket_stream(std::move(sockets[0])), survives_reset);
-    server_ = new ResumableStream(make_socket_stream(std::move(sockets[1])), survives_reset);
+  explicit Resumables(std::string kind, bool survives_reset = true) : kind_(std::move(kind)) {
+    Streams ends = make_streams(kind_);
+    raw_client_ = ends.client->fd();
+    client_ = new ResumableStream(std::move(ends.client), survives_reset);
+    server_ = new ResumableStream(std::move(ends.server), survives_reset);
     client_channel_ = make_stream_channel(std::unique_ptr<ByteStream>(client_));
     server_channel_ = make_stream_channel(std::unique_ptr<ByteStream>(server_));
   }
 
   /// As the shim and the worker do it; the old connection says nothing any more.
   void resume() {
-    auto sockets = make_sockets("tcp");
+    Streams next = make_streams(kind_);
     client_->suspend();
     Status from_server;
-    std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
     {
       const JoiningThread server([&] {
-        from_server = resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), no_);
+        from_server = resume_from_server(*server_, std::move(next.server), no_);
         server_->send_rest([] { return false; });
       });
-      const Status from_client = resume_from_client(*client_, next, far());
+      const Status from_client = resume_from_client(*client_, next.client, far());
       ASSERT_TRUE(from_client) << from_client.error().message;
       client_->send_rest([] { return false; });
     }
@@ -51,16 +50,26 @@ class ResumeTest : public ::testing::Test {
     return channel.write_through(piece);
   }
 
+  const std::string kind_;
   ResumableStream *client_, *server_;  // their channels own them
   int raw_client_ = -1;
   std::unique_ptr<Channel> client_channel_, server_channel_;
   const std::atomic<bool> no_{false};
 };
 
-class ResetIsAnEndTest : public ResumeTest {
+/// By kind of connection.
+class ResumeTest : public ::testing::TestWithParam<const char*>, protected Resumables {
  protected:
-  ResetIsAnEndTest() : ResumeTest(false) {}
+  ResumeTest() : Resumables(GetParam()) {}
 };
+class ResetIsAnEndTest : public ::testing::TestWithParam<const char*>, protected Resumables {
+ protected:
+  ResetIsAnEndTest() : Resumables(GetParam(), false) {}
+};
+const auto kKinds = ::testing::Values("tcp", "tcp_tls");
+INSTANTIATE_TEST_SUITE_P(Over, ResumeTest, kKinds, [](const auto& kind) { return kind.param; });
+INSTANTIATE_TEST_SUITE_P(Over, ResetIsAnEndTest, kKinds,
+                         [](const auto& kind) { return kind.param; });
 
 void reset(int socket) {
   const linger at_once{1, 0};
@@ -127,8 +136,8 @@ Status listen(Channel& channel, PatternSink& sink, const Talker& talker,
 /// Cuts and resumes in all the ways that a network has, again and again.
 class Cutter {
  public:
-  Cutter(ResumableStream& client, ResumableStream& server, unsigned seed)
-      : client_(client), server_(server), random_(seed) {}
+  Cutter(std::string kind, ResumableStream& client, ResumableStream& server, unsigned seed)
+      : kind_(std::move(kind)), client_(client), server_(server), random_(seed) {}
 
   void run(const std::atomic<bool>& is_over) {
     while (!is_over || attempts_ < 20) {
@@ -156,22 +165,20 @@ class Cutter {
   void attempt(bool is_cut_short) {
     ++attempts_;
     end_server();
-    auto sockets = make_sockets("tcp");
+    Streams ends = make_streams(kind_);
     const bool is_deaf = is_cut_short && random_() % 2 == 0;
-    if (is_deaf) cut_the_way_to(sockets[1].get());
+    if (is_deaf) cut_the_way_to(ends.server->fd());
     is_superseded_ = false;
-    server_thread_ = std::thread([this, socket = std::move(sockets[1])]() mutable {
-      const Status done =
-          resume_from_server(server_, make_socket_stream(std::move(socket)), is_superseded_);
+    server_thread_ = std::thread([this, end = std::move(ends.server)]() mutable {
+      const Status done = resume_from_server(server_, std::move(end), is_superseded_);
       if (done) server_.send_rest([this] { return is_superseded_.load(); });
       if (!done && done.error().code != ErrorCode::kTimeout) problem_ = done;
     });
-    std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
     if (is_cut_short && random_() % 2 == 0) {
-      asked_.push_back(std::move(next));  // the answer never arrives
+      asked_.push_back(std::move(ends.client));  // the answer never arrives
       return;
     }
-    const Status done = resume_from_client(client_, next, far());
+    const Status done = resume_from_client(client_, ends.client, far());
     if (!done) problem_ = done;
     if (is_cut_short) {
       // It has given its count, perhaps to nobody, and goes on for a moment.
@@ -188,6 +195,7 @@ class Cutter {
     if (server_thread_.joinable()) server_thread_.join();
   }
 
+  const std::string kind_;
   ResumableStream &client_, &server_;
   std::mt19937 random_;
   std::thread server_thread_;
@@ -197,13 +205,17 @@ class Cutter {
   Status problem_;
 };
 
-class ConversationTest : public ResumeTest, public ::testing::WithParamInterface<unsigned> {};
+using KindAndSeed = std::tuple<const char*, unsigned>;
+class ConversationTest : public ::testing::TestWithParam<KindAndSeed>, protected Resumables {
+ protected:
+  ConversationTest() : Resumables(std::get<0>(GetParam())) {}
+};
 
 TEST_P(ConversationTest, TenThousandMessagesArriveOnceAndInOrderWhereverTheConnectionIsCut) {
   // Broken: a kernel runs twice, or not at all, because a cable was pulled.
-  const unsigned seed = GetParam();
+  const unsigned seed = std::get<1>(GetParam());
   Talker talkers[2] = {{*client_channel_, seed, 5000}, {*server_channel_, seed + 1, 5000}};
-  Cutter cutter(*client_, *server_, seed + 2);
+  Cutter cutter(kind_, *client_, *server_, seed + 2);
   PatternSink sinks[2];
   Status spoken[2], heard[2];
   std::atomic<bool> is_over{false};
@@ -228,9 +240,14 @@ TEST_P(ConversationTest, TenThousandMessagesArriveOnceAndInOrderWhereverTheConne
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, ConversationTest, ::testing::Values(1U, 20U, 300U, 4000U));
+INSTANTIATE_TEST_SUITE_P(Over, ConversationTest,
+                         ::testing::Combine(kKinds, ::testing::Values(1U, 20U, 300U, 4000U)),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param)) + "_" +
+                                  std::to_string(std::get<1>(one.param));
+                         });
 
-TEST_F(ResumeTest, WhatLayUnreadInTheOldConnectionIsNotSentAgain) {
+TEST_P(ResumeTest, WhatLayUnreadInTheOldConnectionIsNotSentAgain) {
   // Broken: bytes that had arrived are counted as lost, and come twice.
   ASSERT_TRUE(send(*client_channel_, 0, 100'000));
   ASSERT_TRUE(send(*server_channel_, 0, 50'000));
@@ -242,7 +259,7 @@ TEST_F(ResumeTest, WhatLayUnreadInTheOldConnectionIsNotSentAgain) {
   EXPECT_TRUE(at_server.is_intact() && at_client.is_intact());
 }
 
-TEST_F(ResumeTest, AResetCutsAndLeavesWhatHadArrived) {
+TEST_P(ResumeTest, AResetCutsAndLeavesWhatHadArrived) {
   // Broken: resume_on_reset loses the bytes that were on the way.
   ASSERT_TRUE(send(*client_channel_, 0, 30'000));
   ASSERT_TRUE(send(*server_channel_, 0, 20'000));
@@ -251,22 +268,20 @@ TEST_F(ResumeTest, AResetCutsAndLeavesWhatHadArrived) {
   ASSERT_TRUE(receive(*client_channel_, at_client, 20'000));
   reset(raw_client_);
   client_->suspend();
-  auto sockets = make_sockets("tcp");
+  Streams next = make_streams(kind_);
   {
     // The old connection of the client goes first: its end is the reset.
-    std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
     Status from_server;
-    const JoiningThread server([&] {
-      from_server = resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), no_);
-    });
-    ASSERT_TRUE(resume_from_client(*client_, next, far()));
+    const JoiningThread server(
+        [&] { from_server = resume_from_server(*server_, std::move(next.server), no_); });
+    ASSERT_TRUE(resume_from_client(*client_, next.client, far()));
   }
   ASSERT_TRUE(send(*client_channel_, 30'000, 5000));
   ASSERT_TRUE(receive(*server_channel_, at_server, 35'000));
   EXPECT_TRUE(at_server.is_intact());
 }
 
-TEST_F(ResumeTest, AResetIsACutThatWaits) {
+TEST_P(ResumeTest, AResetIsACutThatWaits) {
   // Broken: resume_on_reset has no effect.
   ASSERT_TRUE(send(*client_channel_, 0, 10'000));
   PatternSink sink;
@@ -281,7 +296,7 @@ TEST_F(ResumeTest, AResetIsACutThatWaits) {
   EXPECT_TRUE(ready && !*ready);
 }
 
-TEST_F(ResetIsAnEndTest, UnlessTheOptionSaysOtherwise) {
+TEST_P(ResetIsAnEndTest, UnlessTheOptionSaysOtherwise) {
   // Broken: a killed client keeps its session for the grace time.
   reset(raw_client_);
   client_->abandon_in_child();
@@ -290,7 +305,7 @@ TEST_F(ResetIsAnEndTest, UnlessTheOptionSaysOtherwise) {
   EXPECT_FALSE(server_->is_cut());
 }
 
-TEST_F(ResetIsAnEndTest, ButIsACutWhileAReplacementIsUnderWay) {
+TEST_P(ResetIsAnEndTest, ButIsACutWhileAReplacementIsUnderWay) {
   // Broken: a restarted server's host answers with a reset, and the client learns nothing else.
   server_->expect_cut(true);
   reset(raw_client_);
@@ -301,7 +316,7 @@ TEST_F(ResetIsAnEndTest, ButIsACutWhileAReplacementIsUnderWay) {
   EXPECT_TRUE(server_->is_cut());
 }
 
-TEST_F(ResumeTest, AnOrderlyEndIsAnEnd) {
+TEST_P(ResumeTest, AnOrderlyEndIsAnEnd) {
   // Broken: a program that has ended keeps its session.
   ASSERT_TRUE(send(*client_channel_, 0, 1000));
   client_channel_->close();
@@ -310,17 +325,16 @@ TEST_F(ResumeTest, AnOrderlyEndIsAnEnd) {
   EXPECT_EQ(sink.received(), 1000U);
 }
 
-TEST_F(ResumeTest, ACountOfMoreThanWasSentIsAProtocolError) {
+TEST_P(ResumeTest, ACountOfMoreThanWasSentIsAProtocolError) {
   // Broken: a hostile peer makes us read beyond what we keep.
   ASSERT_TRUE(send(*client_channel_, 0, 1000));
   client_->suspend();
-  auto sockets = make_sockets("tcp");
-  const Status done = client_->resume(make_socket_stream(std::move(sockets[0])), 1001);
+  const Status done = client_->resume(make_streams(kind_).client, 1001);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::kProtocol);
 }
 
-TEST_F(ResumeTest, ACountOfBytesThatAreGoneIsAProtocolErrorThatNamesTheCause) {
+TEST_P(ResumeTest, ACountOfBytesThatAreGoneIsAProtocolErrorThatNamesTheCause) {
   // Broken: a proxy that loses bytes leads to wrong results.
   constexpr std::uint64_t kBytes = 4 * 1024 * 1024;
   PatternSink sink;
@@ -329,14 +343,13 @@ TEST_F(ResumeTest, ACountOfBytesThatAreGoneIsAProtocolErrorThatNamesTheCause) {
     ASSERT_TRUE(receive(*server_channel_, sink, kBytes));
   }
   client_->suspend();
-  auto sockets = make_sockets("tcp");
-  const Status done = client_->resume(make_socket_stream(std::move(sockets[0])), 10);
+  const Status done = client_->resume(make_streams(kind_).client, 10);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::kProtocol);
   EXPECT_NE(done.error().message.find("proxy"), std::string::npos);
 }
 
-TEST_F(ResumeTest, KeepsNoMoreThanIsUnderWay) {
+TEST_P(ResumeTest, KeepsNoMoreThanIsUnderWay) {
   // Broken: every session costs the memory of all it has ever sent.
   constexpr std::uint64_t kBytes = 64 * 1024 * 1024;
   PatternSink sink;
@@ -348,7 +361,7 @@ TEST_F(ResumeTest, KeepsNoMoreThanIsUnderWay) {
   EXPECT_LT(client_->kept_bytes(), 8U * 1024 * 1024);
 }
 
-TEST_F(ResumeTest, NothingIsSentOrTakenWhileItIsSuspended) {
+TEST_P(ResumeTest, NothingIsSentOrTakenWhileItIsSuspended) {
   // Broken: bytes go into a connection that nobody looks at again.
   ASSERT_TRUE(send(*server_channel_, 0, 100));
   client_->suspend();
@@ -361,7 +374,7 @@ TEST_F(ResumeTest, NothingIsSentOrTakenWhileItIsSuspended) {
   EXPECT_TRUE(ready && !*ready);
 }
 
-TEST_F(ResumeTest, CloseWakesASenderThatWaitsForAReplacement) {
+TEST_P(ResumeTest, CloseWakesASenderThatWaitsForAReplacement) {
   // Broken: a program hangs in exit() while its server is away.
   client_->suspend();
   Status sent;
@@ -373,41 +386,39 @@ TEST_F(ResumeTest, CloseWakesASenderThatWaitsForAReplacement) {
   EXPECT_EQ(sent.error().code, ErrorCode::kPeerClosed);
 }
 
-TEST_F(ResumeTest, AServerTakesACountThatHasArrivedBeforeItGivesAConnectionUp) {
+TEST_P(ResumeTest, AServerTakesACountThatHasArrivedBeforeItGivesAConnectionUp) {
   // Broken: bytes that the client's host knows to be confirmed are thrown away with it.
-  auto sockets = make_sockets("tcp");
+  Streams next = make_streams(kind_);
   client_->suspend();
   server_->suspend();
   const std::uint64_t count = 0;
   std::vector<std::byte> bytes(sizeof count + 1000);
   std::memcpy(bytes.data(), &count, sizeof count);
   fill_pattern(0, std::span(bytes).subspan(sizeof count));
-  const auto raw = make_socket_stream(std::move(sockets[0]));
-  ASSERT_TRUE(raw->send_some(bytes));
+  ASSERT_TRUE(next.client->send_some(bytes));
   const std::atomic<bool> yes{true};
-  ASSERT_TRUE(resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), yes));
+  ASSERT_TRUE(resume_from_server(*server_, std::move(next.server), yes));
   server_->suspend();
   EXPECT_EQ(server_->drain(), 1000U);
 }
 
-TEST_F(ResumeTest, AServerGivesUpAConnectionOnWhichTheClientDoesNotGoOn) {
+TEST_P(ResumeTest, AServerGivesUpAConnectionOnWhichTheClientDoesNotGoOn) {
   // Broken: a cut in the middle of resuming wedges the session.
-  auto sockets = make_sockets("tcp");
+  Streams next = make_streams(kind_);
   const std::atomic<bool> yes{true};
-  const Status done = resume_from_server(*server_, make_socket_stream(std::move(sockets[1])), yes);
+  const Status done = resume_from_server(*server_, std::move(next.server), yes);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::kTimeout);
 }
 
-TEST_F(ResumeTest, AClientKeepsAConnectionOnWhichTheServerDoesNotAnswerInTime) {
+TEST_P(ResumeTest, AClientKeepsAConnectionOnWhichTheServerDoesNotAnswerInTime) {
   // Broken: its end would look to the server like the client's.
-  auto sockets = make_sockets("tcp");
+  Streams ends = make_streams(kind_);
   client_->suspend();
-  std::unique_ptr<ByteStream> next = make_socket_stream(std::move(sockets[0]));
-  const Status done = resume_from_client(*client_, next, Clock::now());
+  const Status done = resume_from_client(*client_, ends.client, Clock::now());
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ErrorCode::kTimeout);
-  EXPECT_NE(next, nullptr);
+  EXPECT_NE(ends.client, nullptr);
 }
 
 TEST(SentBytesTest, BytesThatWereComposedInItsRoomAreNotCopied) {

@@ -31,7 +31,7 @@ class ResumptionTest : public ::testing::Test {
     address_ = transport::bound_address(any, listener_.get()).value();
     auto [client, worker] = connect();
     client_ = std::make_unique<ResumableStream>(std::move(client), true);
-    channel_ = resumption_.open(std::move(worker), true);
+    channel_ = resumption_.open(transport::make_socket_stream(std::move(worker)), true);
   }
   std::pair<std::unique_ptr<ByteStream>, Fd> connect() {
     Fd client = transport::connect_socket(address_, 30s).value();

@@ -12,12 +12,20 @@ constexpr auto kLookInterval = 20ms;
 
 static_assert(std::endian::native == std::endian::little, "counts are little-endian");
 
+/// Only counts that do not fit end a stream; whatever a connection does ends that connection.
+Error of_this_attempt(Error error) {
+  if (error.code == ErrorCode::kProtocol || error.code == ErrorCode::kPermission)
+    error.code = ErrorCode::kPeerClosed;
+  return error;
+}
+
 Status send_count(ByteStream& to, std::uint64_t count) {
   std::array<std::byte, sizeof count> bytes;
   std::memcpy(bytes.data(), &count, sizeof count);
   // The first bytes on a connection always fit.
-  SLUICE_TRY(const std::size_t sent, to.send_some(bytes));
-  if (sent == bytes.size()) return {};
+  const auto sent = to.send_some(bytes);
+  if (!sent) return fail(of_this_attempt(sent.error()));
+  if (*sent == bytes.size()) return {};
   return fail(ErrorCode::kTimeout, "resuming: the new connection takes nothing");
 }
 
@@ -28,9 +36,10 @@ Result<std::uint64_t> receive_count(ByteStream& from, const GivesUp& gives_up) {
   std::size_t filled = 0;
   while (filled < bytes.size()) {
     const bool is_last_look = gives_up();
-    SLUICE_TRY(const std::size_t got, from.receive_some(std::span(bytes).subspan(filled)));
-    filled += got;
-    if (got > 0) continue;
+    const auto got = from.receive_some(std::span(bytes).subspan(filled));
+    if (!got) return fail(of_this_attempt(got.error()));
+    filled += *got;
+    if (*got > 0) continue;
     if (is_last_look) return fail(ErrorCode::kTimeout, "resuming: the peer did not go on in time");
     SLUICE_TRY([[maybe_unused]] const bool is_ready,
                from.wait(ByteStream::For::kReceive, Clock::now() + kLookInterval));

@@ -18,7 +18,8 @@ using namespace std::chrono_literals;
 /// A sleeper looks again this often whether its connection still is the stream's.
 constexpr auto kLookInterval = 50ms;
 constexpr auto kLookIntervalCut = 5ms;
-/// Kept whatever the host kernel says: a cipher may hold bytes back that it has not handed over.
+/// Kept whatever the host kernel says. Of encrypted bytes a whole record (16 KiB) is lost with its
+/// last unconfirmed one; what is still encrypted and unsent counts as not handed over.
 constexpr std::size_t kKeptBytesMin = 128 * 1024;
 constexpr std::size_t kForgetEveryBytes = 256 * 1024;
 /// More than a host kernel lets lie unread.
@@ -59,17 +60,33 @@ Result<std::size_t> ResumableStream::send_some(std::span<const std::byte> bytes)
   if (state_ != State::kOpen) return std::size_t{0};
   const ByteStream* const used = inner_.get();
   auto sent = push_kept().and_then([&](bool is_level) -> Result<std::size_t> {
-    return is_level ? inner_->send_some(bytes) : std::size_t{0};
+    if (!is_level) return std::size_t{0};
+    return ahead_ > 0 ? report_ahead(bytes.size()) : send_new(bytes);
   });
   if (!sent) {
     lock.unlock();
     SLUICE_CHECK(judge(used, sent.error()));
     return std::size_t{0};
   }
-  if (*sent == 0) return sent;
-  sent_.append(bytes.first(*sent));
-  handed_over_ = sent_.end();
   if (sent_.bytes() >= forget_at_bytes_) forget_confirmed();
+  return sent;
+}
+
+/// The peer has these bytes, and the caller offers them again.
+std::size_t ResumableStream::report_ahead(std::size_t offered_bytes) {
+  const std::size_t taken = std::min(ahead_, offered_bytes);
+  ahead_ -= taken;
+  return taken;
+}
+
+/// Everything before is handed over. What may reach the peer is kept, taken or not, also if the
+/// connection broke.
+Result<std::size_t> ResumableStream::send_new(std::span<const std::byte> bytes) {
+  const auto sent = inner_->send_some(bytes);
+  const std::size_t taken = sent ? *sent : 0;
+  ahead_ = std::min(inner_->bytes_ahead(), bytes.size() - taken);
+  sent_.append(bytes.first(taken + ahead_));
+  handed_over_ += taken;
   return sent;
 }
 

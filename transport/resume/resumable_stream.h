@@ -60,6 +60,8 @@ class ResumableStream final : public ByteStream {
   enum class State { kOpen, kCut, kSuspended };
 
   Result<bool> push_kept();
+  Result<std::size_t> send_new(std::span<const std::byte> bytes);
+  std::size_t report_ahead(std::size_t offered_bytes);
   void forget_confirmed();
   /// Cut (nothing) or over (the error)?
   Status judge(const ByteStream* broken, const Error& error);
@@ -77,6 +79,8 @@ class ResumableStream final : public ByteStream {
   // ---- sending side
   SentBytes sent_;
   std::uint64_t handed_over_ = 0;  ///< to the present connection, as a position
+  /// The last bytes of sent_ that the peer may have although send_some() has not reported them.
+  std::size_t ahead_ = 0;
   std::size_t forget_at_bytes_;
   // ---- receiving side
   std::uint64_t received_ = 0;

@@ -20,6 +20,9 @@ class ByteStream {
 
   /// Takes what fits now; 0 = nothing fits. Err(kPeerClosed): the connection is gone.
   [[nodiscard]] virtual Result<std::size_t> send_some(std::span<const std::byte> bytes) = 0;
+  /// After a send_some(): how many of the bytes that it did not take may reach the peer all the
+  /// same (a cipher cannot take back what it has made of them). They must be offered first again.
+  [[nodiscard]] virtual std::size_t bytes_ahead() { return 0; }
   /// Gives what is there; 0 = nothing is. Err(kPeerClosed): the peer is gone and everything that it
   /// had sent was given.
   [[nodiscard]] virtual Result<std::size_t> receive_some(std::span<std::byte> into) = 0;
@@ -35,7 +38,7 @@ class ByteStream {
   struct Kind {
     bool same_host = false;
     bool encrypted = false;
-    const char* name = "";  ///< "unix", "tcp"
+    const char* name = "";  ///< "unix", "tcp", "tcp+tls"
   };
   [[nodiscard]] virtual Kind kind() const = 0;
 

@@ -1,8 +1,7 @@
 // A socket as it is.
 #include "transport/stream/byte_stream.h"
+#include "transport/stream/socket_ending.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -21,10 +20,6 @@ bool is_unix_socket(int fd) {
 
 Error broken(const char* doing, int error) {
   return {ErrorCode::kPeerClosed, std::string(doing) + ": " + std::strerror(error)};
-}
-
-bool is_silence(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
 /// ppoll() until the deadline; Deadline::max() is for ever.
@@ -77,36 +72,22 @@ class SocketStream final : public ByteStream {
     ::shutdown(socket_.get(), SHUT_RDWR);
   }
   void abandon_in_child() noexcept override { socket_.reset(); }
-  [[nodiscard]] Ending ending() const override { return ending_; }
+  [[nodiscard]] Ending ending() const override { return ending_.get(); }
 
  private:
   Error note_broken(const char* doing, int error) {
-    // An error is told once, to one side; the other then finds a pipe without an end.
-    if (error != EPIPE)
-      ending_ = is_silence(error) ? Ending::kSilence : Ending::kReset;
-    else
-      note_if_first(Ending::kReset);
+    ending_.note_error(error);
     return broken(doing, error);
   }
   Error note_end() {
-    tcp_info info{};
-    socklen_t size = sizeof info;
-    // Nothing is left of a broken connection; of one that the peer closed, our half is.
-    const bool is_broken = !is_closed_ &&
-                           ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-                           info.tcpi_state == TCP_CLOSE;
-    note_if_first(is_broken ? Ending::kReset : Ending::kOrderly);
+    ending_.note_end(socket_.get(), is_closed_);
     return {ErrorCode::kPeerClosed, "the peer closed the connection"};
-  }
-  void note_if_first(Ending ending) {
-    Ending none = Ending::kNone;
-    ending_.compare_exchange_strong(none, ending);
   }
 
   Fd socket_;
   bool is_unix_ = false;
   std::atomic<bool> is_closed_{false};
-  std::atomic<Ending> ending_{Ending::kNone};
+  SocketEnding ending_;
 };
 
 }  // namespace

@@ -73,6 +73,10 @@ int Engine::bio_read(BIO* bio, char* into, int bytes) {
     engine->is_at_end_ = got == 0;
     if (got <= 0) {
       engine->socket_errno_ = got < 0 ? errno : 0;
+      if (got < 0)
+        engine->ending_.note_error(errno);
+      else
+        engine->ending_.note_end(engine->fd_, engine->has_said_goodbye_);
       return static_cast<int>(got);
     }
     engine->in_begin_ = 0;
@@ -152,6 +156,7 @@ Status Engine::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return {};
     } else if (errno != EINTR) {
+      ending_.note_error(errno);
       return fail(ErrorCode::kPeerClosed, std::string("sending: ") + std::strerror(errno));
     }
   }
@@ -189,7 +194,7 @@ Result<std::size_t> Engine::send_some(std::span<const std::byte> bytes) {
 
 Result<std::size_t> Engine::receive_some(std::span<std::byte> into) {
   std::size_t total = 0;
-  while (total < into.size()) {
+  while (total < into.size() && !failure_) {
     ERR_clear_error();
     std::size_t got = 0;
     if (SSL_read_ex(ssl_.get(), into.data() + total, into.size() - total, &got) == 1) {
@@ -198,22 +203,37 @@ Result<std::size_t> Engine::receive_some(std::span<std::byte> into) {
     }
     const int error = SSL_get_error(ssl_.get(), 0);
     if (error == SSL_ERROR_WANT_READ) break;
-    if (total > 0) break;  // the same comes again
-    is_over_ = true;
-    if (error == SSL_ERROR_ZERO_RETURN)
-      return fail(ErrorCode::kPeerClosed, "the peer closed the connection");
-    return fail(broken("the connection broke", error));
+    note_failure(error);
   }
-  if (has_unsent_of_its_own()) SLUICE_CHECK(flush());
-  return total;
+  // TLS's own answers, and the alert that says why we go on no more. Where they cannot be sent,
+  // what was decrypted is given all the same: nobody would send it again.
+  const Status sent = has_unsent_of_its_own() ? flush() : Status{};
+  if (total > 0) return total;
+  if (failure_) return fail(*failure_);
+  SLUICE_CHECK(sent);
+  return std::size_t{0};
+}
+
+void Engine::note_failure(int ssl_error) {
+  if (ssl_error == SSL_ERROR_ZERO_RETURN) {
+    ending_.note(ByteStream::Ending::kOrderly);
+    failure_ = Error{ErrorCode::kPeerClosed, "the peer closed the connection"};
+    return;
+  }
+  failure_ = broken("the connection broke", ssl_error);
+  // An end or an error of the socket has been noted; anything else are bytes that nobody who has
+  // the keys has sent.
+  ending_.note(ByteStream::Ending::kReset);
 }
 
 bool Engine::has_received() const {
-  return in_begin_ < in_end_ || SSL_has_pending(ssl_.get()) != 0;
+  // Not SSL_has_pending(): half a record is nothing that anybody could be given.
+  return failure_ || in_begin_ < in_end_ || SSL_pending(ssl_.get()) > 0;
 }
 
 void Engine::say_goodbye() noexcept {
-  if (is_over_ || SSL_is_init_finished(ssl_.get()) == 0) return;
+  if (failure_ || SSL_is_init_finished(ssl_.get()) == 0) return;
+  has_said_goodbye_ = true;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());
   static_cast<void>(flush());

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/result.h"
+#include "transport/stream/socket_ending.h"
 #include "transport/tls/context.h"
 #include "transport/tls/tls.h"
 
@@ -41,8 +42,10 @@ class Engine {
   /// One step; true when it is over and everything of it is sent. Else wait for the socket: until
   /// it can be written if has_unsent(), until it can be read otherwise.
   [[nodiscard]] Result<bool> handshake();
-  /// As ByteStream::send_some(). After a 0, the bytes that were not taken come first again.
+  /// As ByteStream::send_some() and bytes_ahead(). After a 0, the bytes that were not taken come
+  /// first again. What it has taken, the socket has.
   [[nodiscard]] Result<std::size_t> send_some(std::span<const std::byte> bytes);
+  [[nodiscard]] std::size_t bytes_ahead() const { return ahead_; }
   /// As ByteStream::receive_some(); 0 only if nothing is left here either. A connection that ends
   /// without TLS's goodbye was cut, by whomever: Err(kPeerClosed) says so.
   [[nodiscard]] Result<std::size_t> receive_some(std::span<std::byte> into);
@@ -51,7 +54,10 @@ class Engine {
   [[nodiscard]] bool has_unsent() const { return out_begin_ < out_.size(); }
   /// Unsent, and not part of a send_some() that will come again: TLS's own messages.
   [[nodiscard]] bool has_unsent_of_its_own() const { return has_unsent() && ahead_ == 0; }
-  /// receive_some() may give something although the socket has nothing.
+  /// As ByteStream::ending(). A peer that says goodbye and one whose host closes the socket for it
+  /// have ended; bytes that are not the peer's are a reset by whoever sent them.
+  [[nodiscard]] ByteStream::Ending ending() const { return ending_.get(); }
+  /// receive_some() may give something, or fail, although the socket has nothing.
   [[nodiscard]] bool has_received() const;
   /// Tells the peer that nothing follows, if the socket has room for it.
   void say_goodbye() noexcept;
@@ -80,6 +86,7 @@ class Engine {
   static int bio_write(bio_st* bio, const char* data, int bytes);
   static int bio_read(bio_st* bio, char* into, int bytes);
   static long bio_control(bio_st* bio, int command, long number, void* pointer);
+  void note_failure(int ssl_error);
   [[nodiscard]] Error handshake_error(int ssl_error) const;
   [[nodiscard]] Error certificate_error(long verdict) const;
   Error broken(const char* doing, int ssl_error) const;
@@ -98,7 +105,9 @@ class Engine {
   std::size_t ahead_ = 0;  ///< bytes that are encrypted and that send_some() has not reported yet
   std::uint64_t rekey_bytes_ = std::uint64_t{64} << 30, since_rekey_bytes_ = 0;
   int socket_errno_ = 0;
-  bool is_at_end_ = false, is_over_ = false;
+  bool is_at_end_ = false, has_said_goodbye_ = false;
+  SocketEnding ending_;
+  std::optional<Error> failure_;  ///< of receiving or the handshake: from then on the only answer
   std::unique_ptr<ssl_st, FreeSsl> ssl_;  ///< last: it refers to the buffers
 };
 

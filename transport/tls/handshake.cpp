@@ -80,8 +80,8 @@ Result<bool> Engine::handshake() {
     return false;
   }
   if (error != SSL_ERROR_NONE) {
-    is_over_ = true;
-    return fail(handshake_error(error));
+    failure_ = handshake_error(error);
+    return fail(*failure_);
   }
   SLUICE_CHECK(sent);
   if (secret_ && SSL_session_reused(ssl_.get()) != 1)

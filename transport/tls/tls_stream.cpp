@@ -24,6 +24,10 @@ class TlsStream final : public ByteStream {
     const std::lock_guard lock(mutex_);
     return engine_->send_some(bytes);
   }
+  std::size_t bytes_ahead() override {
+    const std::lock_guard lock(mutex_);
+    return engine_->bytes_ahead();
+  }
   Result<std::size_t> receive_some(std::span<std::byte> into) override {
     const std::lock_guard lock(mutex_);
     return engine_->receive_some(into);
@@ -34,16 +38,18 @@ class TlsStream final : public ByteStream {
     {
       const std::lock_guard lock(mutex_);
       if (engine_->has_received()) return true;
-      // TLS's own answers are short; whoever has no room for them does not read.
-      if (engine_->has_unsent_of_its_own()) SLUICE_CHECK(engine_->flush());
+      // TLS's own answers are short; whoever has no room for them does not read. If the connection
+      // is gone, receive_some() says so once it has given what is left.
+      if (engine_->has_unsent_of_its_own()) static_cast<void>(engine_->flush());
     }
     return wait_on(socket_.get(), what, deadline);
   }
 
   [[nodiscard]] int fd() const override { return socket_.get(); }
   [[nodiscard]] Kind kind() const override {
-    return {.same_host = false, .encrypted = true, .name = "tcp"};
+    return {.same_host = false, .encrypted = true, .name = "tcp+tls"};
   }
+  [[nodiscard]] Ending ending() const override { return engine_->ending(); }
 
   void close() noexcept override {
     if (!is_closed_.exchange(true)) {
