@@ -157,8 +157,8 @@ void add_call_options(CLI::App& app, Options& o) {
 }
 
 void add_channel_options(CLI::App& app, Options& o) {
-  app.add_option("--kind", o.kinds, "loop, shm, unix, tcp, tcp-tls")
-      ->check(CLI::IsMember({"loop", "shm", "unix", "tcp", "tcp-tls"}))
+  app.add_option("--kind", o.kinds, "loop, shm, unix, tcp, tcp-tls, ucx")
+      ->check(CLI::IsMember({"loop", "shm", "unix", "tcp", "tcp-tls", "ucx"}))
       ->delimiter(',');
   app.add_option("--bytes", o.channels.message_bytes, "bytes of a message or command")
       ->check(CLI::Range(1, 4096))
@@ -198,7 +198,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   add_call_options(app, options);
   CLI::App* channels = app.add_subcommand(
-      "channels", "the channels by themselves, both ends in one process, beside a plain socket");
+      "channels",
+      "the channels by themselves, both ends in one process, beside a plain socket or UCX alone");
   add_channel_options(*channels, options);
   CLI11_PARSE(app, argc, argv);
   return channels->parsed() ? run_channels(options) : run_calls(options);
