@@ -32,7 +32,7 @@ put() {
   for file; do
     one "$file"
     # "NAME => not found" is libcuda.so.1, which comes through LD_LIBRARY_PATH.
-    ldd "$file" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do one "$library"; done
+    ldd "$file" 2>/dev/null | { grep -o '/[^ ]*' || true; } | while read -r library; do one "$library"; done
   done
 }
 
