@@ -5,12 +5,14 @@
 #include "transport/shm/memory.h"
 #include "transport/tls/tls_stream.h"
 #include "transport/transport.h"
+#include "ucx_channels.h"
 #include "yardstick.h"
 
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -173,9 +175,68 @@ double channel_bulk_s(const Pair& ends, std::span<const std::byte> from, std::sp
   return time_s;
 }
 
+/// The peer's end is read all the time: over some lanes nothing moves otherwise.
+template <class Measure>
+double while_read(Channel& server, const Measure& measure) {
+  std::atomic<bool> stops = false;
+  std::thread reader([&] {
+    CopySink sink;
+    while (!stops && server.poll(sink, 4096))
+      static_cast<void>(server.wait(Clock::now() + std::chrono::milliseconds(1)));
+  });
+  const double result = measure();
+  stops = true;
+  reader.join();
+  return result;
+}
+
+std::vector<Figure> measure_ucx(const Options& options) {
+  UcxChannels ucx = make_ucx_channels();
+  const Pair channels{std::move(ucx.ends.client), std::move(ucx.ends.server)};
+  std::vector<Figure> out;
+  std::vector<double> rounds(options.rounds);
+  for (const double q : {0.5, 0.99}) {
+    out.push_back(compare(
+        q < 0.9 ? "round trip p50" : "round trip p99", "us", "UCX alone, spinning", options.repeats,
+        [&] {
+          channel_ping_pong(channels, options.message_bytes, rounds);
+          return quantile(rounds, q);
+        },
+        [&] {
+          ucx.raw->ping_pong(options.message_bytes, rounds);
+          return quantile(rounds, q);
+        }));
+  }
+  if (options.bulk_mib == 0) return out;
+  std::vector<std::byte> memory(options.bulk_mib << 20, std::byte{1});
+  std::vector<std::byte> received(memory.size(), std::byte{2});
+  const double gigabytes = static_cast<double>(memory.size()) / 1e9;
+  const std::size_t pieces = memory.size() / RawUcx::kPieceBytes;
+  out.push_back(compare(
+      "bulk, put through staging", "GB/s", "UCX alone, put", options.repeats,
+      [&] {
+        return gigabytes /
+               while_read(*channels.server, [&] { return staged_put_s(*channels.client, memory); });
+      },
+      [&] { return gigabytes / ucx.raw->put_s(pieces); }));
+  out.push_back(compare(
+      "bulk, get through staging", "GB/s", "UCX alone, get", options.repeats,
+      [&] {
+        return gigabytes /
+               while_read(*channels.server, [&] { return staged_get_s(*channels.client, memory); });
+      },
+      [&] { return gigabytes / ucx.raw->get_s(pieces); }));
+  out.push_back(compare(
+      "bulk, in messages", "GB/s", "UCX alone, put", options.repeats,
+      [&] { return gigabytes / channel_bulk_s(channels, memory, received); },
+      [&] { return gigabytes / ucx.raw->put_s(pieces); }));
+  return out;
+}
+
 }  // namespace
 
 std::vector<Figure> measure_channels(const std::string& kind, const ChannelOptions& given) {
+  if (kind == "ucx") return measure_ucx(given);
   Options options = given;
   // Both sides carry whole batches.
   options.command_count =

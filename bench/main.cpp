@@ -174,8 +174,8 @@ void add_call_options(CLI::App& app, Options& o) {
 }
 
 void add_channel_options(CLI::App& app, Options& o) {
-  app.add_option("--kind", o.kinds, "loop, shm, unix, tcp, tcp-tls")
-      ->check(CLI::IsMember({"loop", "shm", "unix", "tcp", "tcp-tls"}))
+  app.add_option("--kind", o.kinds, "loop, shm, unix, tcp, tcp-tls, ucx")
+      ->check(CLI::IsMember({"loop", "shm", "unix", "tcp", "tcp-tls", "ucx"}))
       ->delimiter(',');
   app.add_option("--bytes", o.channels.message_bytes, "bytes of a message or command")
       ->check(CLI::Range(1, 4096))
@@ -215,7 +215,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   add_call_options(app, options);
   CLI::App* channels = app.add_subcommand(
-      "channels", "the channels by themselves, both ends in one process, beside a plain socket");
+      "channels",
+      "the channels by themselves, both ends in one process, beside a plain socket or UCX alone");
   add_channel_options(*channels, options);
   const CLI::App* targets = app.add_subcommand(
       "targets", "what Sluice promises, beside what this host measures; takes up to two minutes");

@@ -148,12 +148,16 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(3, m.host);
   field(4, m.port);
   field(5, m.token);
+  field(6, m.staging_address);
+  field(7, m.staging_bytes);
+  field(8, m.staging_key);
 }
 
 template <class Visitor, class T>
 void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, UcxResult> {
   field(1, m.is_connected);
   field(2, m.message);
+  field(3, m.uses_staging);
 }
 
 // ---- encoding

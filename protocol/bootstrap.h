@@ -162,12 +162,16 @@ struct UcxOffer {
   std::string host;     ///< numeric
   std::uint16_t port = 0;
   std::array<std::uint8_t, 16> token{};
+  std::uint64_t staging_address = 0;  ///< of memory that the client may put into and get from
+  std::uint64_t staging_bytes = 0;
+  std::string staging_key;  ///< UCX's, for that memory; empty: there is none
 
   bool operator==(const UcxOffer&) const = default;
 };
 struct UcxResult {
   std::uint8_t is_connected = 0;
-  std::string message;  ///< why not
+  std::string message;            ///< why not
+  std::uint8_t uses_staging = 0;  ///< 1: bulk data goes through the memory that was offered
 
   bool operator==(const UcxResult&) const = default;
 };

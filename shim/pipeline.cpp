@@ -119,6 +119,7 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
       return kSessionLost;
     }
     traffic_.bytes_sent.fetch_add(header.bytes + record.staged_bytes, std::memory_order_relaxed);
+    traffic_.bytes_staged.fetch_add(record.staged_bytes, std::memory_order_relaxed);
     if (reply != nullptr || is_idle || !optimisations_.batching ||
         unflushed_records_.load(std::memory_order_relaxed) >= kFlushRecords ||
         channel_->unflushed_bytes() >= kFlushBytes) {
@@ -257,7 +258,21 @@ bool Pipeline::read_some() noexcept {
     return false;
   }
   traffic_.bytes_received.fetch_add(*got, std::memory_order_relaxed);
-  return *got > 0;
+  if (*got == 0) return false;
+  if (const auto finished = finish_begun(); !finished) lose(finished.error());
+  return true;
+}
+
+Status Pipeline::finish_begun() {
+  SLUICE_TRY(const bool has_finished, pushes_.finish_begun());
+  if (has_finished) wake_for_pushes();
+  return {};
+}
+
+void Pipeline::wake_for_pushes() {
+  std::lock_guard lock(sleepers_mutex_);
+  for (Sleeper* sleeper : sleepers_)
+    if (sleeper->reply == nullptr) sleeper->word.wake();
 }
 
 Status Pipeline::on_record(const wire::RecordHeader& header, Bytes body) {
@@ -267,13 +282,14 @@ Status Pipeline::on_record(const wire::RecordHeader& header, Bytes body) {
   while (known < header.seq &&
          !acknowledged_seq_.compare_exchange_weak(known, header.seq, std::memory_order_relaxed)) {
   }
-  if ((header.flags & wire::kFlagReply) != 0) return on_reply(header, body);
+  if ((header.flags & wire::kFlagReply) != 0) {
+    SLUICE_CHECK(finish_begun());
+    return on_reply(header, body);
+  }
   if ((header.flags & wire::kFlagPush) == 0)
     return fail(ErrorCode::kProtocol, "the worker sent a record that is neither reply nor push");
   SLUICE_CHECK(pushes_.on_push(header, body));
-  std::lock_guard lock(sleepers_mutex_);
-  for (Sleeper* sleeper : sleepers_)
-    if (sleeper->reply == nullptr) sleeper->word.wake();
+  wake_for_pushes();
   return {};
 }
 

@@ -50,6 +50,9 @@ class PushHandler {
  public:
   virtual ~PushHandler() = default;
   virtual Status on_push(const wire::RecordHeader& header, Bytes body) = 0;
+  /// Ends what pushes have only begun; true if there was anything. Called before a reply is
+  /// believed, which may imply it, and when everything that has arrived is read.
+  virtual Result<bool> finish_begun() { return false; }
 };
 
 /// A condition that a push makes true.
@@ -61,6 +64,8 @@ struct Condition {
 
 struct Traffic {
   std::atomic<std::uint64_t> posted{0}, round_trips{0}, bytes_sent{0}, bytes_received{0};
+  /// Of both, what went beside the channel, in staging memory.
+  std::atomic<std::uint64_t> bytes_staged{0};
 };
 
 /// Thread-safe. Lock order: send_mutex_ before replies_mutex_; receive_mutex_ before replies_mutex_
@@ -114,9 +119,13 @@ class Pipeline final : private wire::RecordHandler {
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   /// Memory that the worker sees as well, if the transport has some.
   [[nodiscard]] std::span<std::byte> staging() const { return channel_->staging(); }
+  [[nodiscard]] transport::RemoteStaging* remote_staging() const {
+    return channel_->remote_staging();
+  }
   /// Bytes came in it.
   void count_received(std::size_t bytes) noexcept {
     traffic_.bytes_received.fetch_add(bytes, std::memory_order_relaxed);
+    traffic_.bytes_staged.fetch_add(bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] const char* transport_name() const { return transport_name_; }
   /// The socket that the records travel through; -1 if they do not travel through one.
@@ -147,6 +156,8 @@ class Pipeline final : private wire::RecordHandler {
   void follow(const Condition& done, const Reply* reply) noexcept;
   void wait_for(const Condition& done, const Reply* reply) noexcept;
   bool read_some() noexcept;
+  Status finish_begun();
+  void wake_for_pushes();
   void hand_over() noexcept;
   void check_life_line() noexcept;
 

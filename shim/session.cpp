@@ -102,7 +102,10 @@ void Session::resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result) {
 }
 
 Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
-  switch (static_cast<wire::Opcode>(header.opcode)) {
+  const auto opcode = static_cast<wire::Opcode>(header.opcode);
+  // Host data precedes the news that implies it; only more of it may come in between.
+  if (opcode != wire::Opcode::host_data_staged) SLUICE_CHECK(finish_begun());
+  switch (opcode) {
     case wire::Opcode::host_data:
       return transfers_.on_host_data(header, body);
     case wire::Opcode::host_data_staged:
@@ -135,12 +138,12 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
       SLUICE_LOG_DEBUG("session", "A posted {} failed: {} (seq={})",
                        wire::opcode_name(static_cast<wire::Opcode>(push.fixed.opcode)),
                        error_name(result) != nullptr ? error_name(result) : "?", header.seq);
-      const auto opcode = static_cast<wire::Opcode>(push.fixed.opcode);
-      resolve(opcode, header.seq, result);
+      const auto failed = static_cast<wire::Opcode>(push.fixed.opcode);
+      resolve(failed, header.seq, result);
       // Failed reads and markers are reported by those who asked for them.
-      const bool is_reported = opcode == wire::Opcode::copy_d2h ||
-                               opcode == wire::Opcode::copy_d2h_staged ||
-                               opcode == wire::Opcode::stream_marker;
+      const bool is_reported = failed == wire::Opcode::copy_d2h ||
+                               failed == wire::Opcode::copy_d2h_staged ||
+                               failed == wire::Opcode::stream_marker;
       if (!is_reported || is_sticky(result)) note_failure(result, header.context);
       return {};
     }

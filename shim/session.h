@@ -55,6 +55,7 @@ class Session final : private PushHandler {
 
  private:
   Status on_push(const wire::RecordHeader& header, Bytes body) override;
+  Result<bool> finish_begun() override { return transfers_.finish_fetches(); }
   /// Whoever waits for what a failed record should have brought gets the failure instead.
   void resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result);
 

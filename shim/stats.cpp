@@ -129,12 +129,12 @@ std::string stats_json(const Process& process, Session& session) {
   return format(
       "{{\"pid\":{},\"program\":{},\"server\":{},\"transport\":{},\"worker_pid\":{},\"session\":{},"
       "\"calls\":{},\"round_trips\":{},\"posted\":{},\"bytes_sent\":{},\"bytes_received\":{},"
-      "\"functions\":{{{}}},\"sites\":[{}]}}\n",
+      "\"bytes_staged\":{},\"functions\":{{{}}},\"sites\":[{}]}}\n",
       ::getpid(), quoted(program_path()), quoted(session.server()),
       quoted(session.pipeline().transport_name()), session.welcome().worker_pid,
       session.welcome().session_id, calls, traffic.round_trips.load(), traffic.posted.load(),
-      traffic.bytes_sent.load(), traffic.bytes_received.load(), functions_json(lines),
-      sites_json());
+      traffic.bytes_sent.load(), traffic.bytes_received.load(), traffic.bytes_staged.load(),
+      functions_json(lines), sites_json());
 }
 
 std::string stats_table(const Process& process, Session& session) {

@@ -1,7 +1,5 @@
 #include "shim/transfers.h"
 
-#include "shim/decode.h"
-
 #include <algorithm>
 #include <cstring>
 
@@ -11,11 +9,11 @@ namespace {
 /// A long device-to-host copy is asked for in pieces, so that the window can hold it back.
 constexpr std::size_t kReadPieceBytes = 4 * 1024 * 1024;
 /// Shorter copies travel in the pipeline: their bytes are still in the cache there, and a slot is
-/// worth more to a long one.
-constexpr std::size_t kStagedBytesMin = 16 * 1024;
+/// worth more to a long one. To memory that must be put and got, each copy pays a round trip more.
+constexpr std::size_t kStagedBytesMin = 16 * 1024, kRemoteStagedBytesMin = 64 * 1024;
+/// Pieces of one write that are on their way to the worker's memory while the next is filled.
+constexpr std::size_t kPutsMax = 4;
 constexpr std::chrono::milliseconds kStagingPatience{20};
-/// From here on the service thread looks for credits even if nobody waits.
-constexpr std::size_t kCreditWatchBytes = wire::kCopyWindowBytes / 4;
 
 }  // namespace
 
@@ -41,16 +39,22 @@ CUresult Transfers::write(const Write& write) {
   if (unwaited_.load() != 0) {
     if (const CUresult lost = settle(write.source, write.bytes)) return lost;
   }
+  std::deque<Piece> puts;
   for (std::size_t offset = 0; offset < write.bytes;) {
     const std::size_t bytes = std::min(write.bytes - offset, wire::kPayloadBytesMax);
     const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
-    const auto slot = take_slot(bytes, seq);
-    const CUresult result =
-        slot ? write_staged(write, offset, bytes, *slot, seq) : write_inline(write, offset, bytes);
+    auto slot = take_slot(bytes, seq);
+    if (!slot) {
+      // Nobody gives back the slots that wait here.
+      if (const CUresult lost = post_put(write, puts, 0)) return lost;
+      slot = await_slot(bytes, seq);
+    }
+    const CUresult result = slot ? write_staged(write, {offset, bytes, *slot, seq}, puts)
+                                 : write_inline(write, offset, bytes);
     if (result != CUDA_SUCCESS) return result;
     offset += bytes;
   }
-  return CUDA_SUCCESS;
+  return post_put(write, puts, 0);
 }
 
 CUresult Transfers::write_inline(const Write& write, std::size_t offset, std::size_t bytes) {
@@ -66,29 +70,58 @@ CUresult Transfers::write_inline(const Write& write, std::size_t offset, std::si
                          .blobs = {Bytes(write.source + offset, bytes)}});
 }
 
-CUresult Transfers::write_staged(const Write& write, std::size_t offset, std::size_t bytes,
-                                 std::uint64_t slot, const SharedSeq& seq) {
-  std::memcpy(slots_.memory(slot).data(), write.source + offset, bytes);
+CUresult Transfers::write_staged(const Write& write, Piece piece, std::deque<Piece>& puts) {
+  std::memcpy(slots_.memory(piece.slot).data(), write.source + piece.offset, piece.bytes);
+  if (remote_ == nullptr) return post_staged(write, piece);
+  const auto put = remote_->start_put(piece.slot, piece.bytes);
+  if (!put) {
+    pipeline_.lose(put.error());
+    return kSessionLost;
+  }
+  piece.put = *put;
+  puts.push_back(std::move(piece));
+  return post_put(write, puts, kPutsMax);
+}
+
+CUresult Transfers::post_put(const Write& write, std::deque<Piece>& puts, std::size_t left_max) {
+  for (; puts.size() > left_max; puts.pop_front()) {
+    if (const Status done = remote_->finish(puts.front().put); !done) {
+      pipeline_.lose(done.error());
+      return kSessionLost;
+    }
+    if (const CUresult lost = post_staged(write, puts.front())) return lost;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Transfers::post_staged(const Write& write, const Piece& piece) {
   wire::copy_h2d_staged args{};
-  args.dst = write.destination + offset;
+  args.dst = write.destination + piece.offset;
   args.stream = write.stream;
-  args.bytes = bytes;
-  args.staging = slot;
+  args.bytes = piece.bytes;
+  args.staging = piece.slot;
   args.is_ordered = write.is_ordered ? 1 : 0;
   const CUresult result = pipeline_.post({.opcode = args.kOpcode,
                                           .context = write.context,
                                           .fixed = detail::as_bytes(args),
                                           .blobs = {},
-                                          .seq = seq.get(),
-                                          .staged_bytes = bytes});
+                                          .seq = piece.seq.get(),
+                                          .staged_bytes = piece.bytes});
   pipeline_.flush();  // the worker copies this piece while we fill the next
   return result;
 }
 
+bool Transfers::is_staged(std::size_t bytes) const {
+  return slots_.exist() && bytes >= (remote_ == nullptr ? kStagedBytesMin : kRemoteStagedBytesMin);
+}
+
 std::optional<std::uint64_t> Transfers::take_slot(std::size_t bytes, const SharedSeq& seq) {
-  if (bytes < kStagedBytesMin || !slots_.exist()) return std::nullopt;
-  auto slot = slots_.take(seq);
-  if (slot || is_staging_stuck_.load()) return slot;
+  return is_staged(bytes) ? slots_.take(seq) : std::nullopt;
+}
+
+std::optional<std::uint64_t> Transfers::await_slot(std::size_t bytes, const SharedSeq& seq) {
+  auto slot = take_slot(bytes, seq);
+  if (slot || !is_staged(bytes) || is_staging_stuck_.load()) return slot;
   // They come back while the device copies. If they do not, they wait behind work that may wait for
   // this thread.
   const auto until = Clock::now() + kStagingPatience;
@@ -153,7 +186,7 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
   for (std::size_t offset = 0; offset < read.bytes;) {
     const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
     const std::size_t left = read.bytes - offset;
-    const auto slot = take_slot(std::min(left, StagingSlots::kSlotBytes), seq);
+    const auto slot = await_slot(std::min(left, StagingSlots::kSlotBytes), seq);
     const std::size_t bytes = std::min(left, slot ? StagingSlots::kSlotBytes : kReadPieceBytes);
     CUresult result = acquire(d2h_bytes_, bytes);
     bool is_over = false;
@@ -235,80 +268,6 @@ void Transfers::finish(std::uint64_t id, Transfer& transfer, CUresult result) {
   transfers_.erase(id);
   unwaited_.fetch_sub(1);
   pipeline_.fulfilled();
-}
-
-Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
-  SLUICE_TRY(const auto push, decode<wire::host_data>(body));
-  return take_host_data(push.fixed.transfer, push.fixed.offset, push.blobs[0],
-                        static_cast<CUresult>(header.result));
-}
-
-Status Transfers::on_host_data_staged(const wire::RecordHeader& header, Bytes body) {
-  SLUICE_TRY(const auto push, decode<wire::host_data_staged>(body));
-  const std::span<std::byte> slot = slots_.memory(push.fixed.staging);
-  if (push.fixed.bytes > slot.size())
-    return fail(ErrorCode::kProtocol, "host data beyond its staging memory");
-  pipeline_.count_received(push.fixed.bytes);
-  SLUICE_CHECK(take_host_data(push.fixed.transfer, push.fixed.offset, slot.first(push.fixed.bytes),
-                              static_cast<CUresult>(header.result)));
-  is_staging_stuck_ = false;
-  return slots_.give_back(push.fixed.staging);
-}
-
-Status Transfers::on_staging_free(Bytes body) {
-  SLUICE_TRY(const auto push, decode<wire::staging_free>(body));
-  is_staging_stuck_ = false;
-  return slots_.give_back(push.fixed.staging);
-}
-
-Status Transfers::take_host_data(std::uint64_t id, std::uint64_t offset, Bytes data,
-                                 CUresult result) {
-  std::lock_guard lock(mutex_);
-  const auto at = transfers_.find(id);
-  if (at == transfers_.end() || at->second.is_done) {
-    // The rest of a transfer that failed already.
-    if (id != 0 && id <= last_id_) return {};
-    return fail(ErrorCode::kProtocol, "host data for a transfer that was never asked for");
-  }
-  Transfer& transfer = at->second;
-  if (result != CUDA_SUCCESS) {
-    finish(at->first, transfer, result);
-    return {};
-  }
-  if (offset != transfer.received || data.size() > transfer.requested - transfer.received)
-    return fail(ErrorCode::kProtocol, "host data out of order or beyond its transfer");
-  if (!data.empty())
-    std::memcpy(transfer.destination + transfer.received, data.data(), data.size());
-  transfer.received += data.size();
-  if (transfer.is_windowed) d2h_bytes_.fetch_sub(data.size());
-  if (transfer.received == transfer.bytes) finish(at->first, transfer, CUDA_SUCCESS);
-  return {};
-}
-
-bool Transfers::on_read_failed(std::uint64_t seq, CUresult result) {
-  slots_.give_back_of(seq);
-  std::lock_guard lock(mutex_);
-  for (auto& [id, transfer] : transfers_) {
-    if (transfer.is_done) continue;
-    for (const SharedSeq& piece : transfer.piece_seqs) {
-      if (piece->load() != seq) continue;
-      finish(id, transfer, result);
-      return true;
-    }
-  }
-  return false;
-}
-
-Status Transfers::on_credit(Bytes body) {
-  SLUICE_TRY(const auto push, decode<wire::copy_credit>(body));
-  const std::uint64_t bytes = push.fixed.h2d_bytes;
-  std::size_t now = h2d_bytes_.load();
-  do {
-    if (bytes > now) return fail(ErrorCode::kProtocol, "credit for more than was sent");
-  } while (!h2d_bytes_.compare_exchange_weak(now, now - bytes));
-  if (now > kCreditWatchBytes && now - bytes <= kCreditWatchBytes) pipeline_.fulfilled();
-  // Device-to-host room comes back with the data itself.
-  return {};
 }
 
 }  // namespace sluice::shim

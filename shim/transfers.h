@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -21,7 +22,10 @@ namespace sluice::shim {
 class Transfers {
  public:
   Transfers(Pipeline& pipeline, Deferred& deferred)
-      : pipeline_(pipeline), deferred_(deferred), slots_(pipeline.staging()) {}
+      : pipeline_(pipeline),
+        deferred_(deferred),
+        slots_(pipeline.staging()),
+        remote_(pipeline.remote_staging()) {}
 
   struct Read {
     CUdeviceptr source = 0;
@@ -56,6 +60,8 @@ class Transfers {
 
   Status on_host_data(const wire::RecordHeader& header, Bytes body);
   Status on_host_data_staged(const wire::RecordHeader& header, Bytes body);
+  /// Host data that is being fetched from the worker's memory is there afterwards; true if any was.
+  Result<bool> finish_fetches();
   Status on_credit(Bytes body);
   Status on_staging_free(Bytes body);
   /// The copy_d2h with that number failed without any host data. False if it is none of ours (any
@@ -78,24 +84,51 @@ class Transfers {
     bool is_done = false;
     CUresult result = CUDA_SUCCESS;
   };
+  /// A piece of a write, in a slot.
+  struct Piece {
+    std::size_t offset = 0, bytes = 0;
+    std::uint64_t slot = 0;
+    SharedSeq seq;
+    transport::RemoteStaging::Ticket put = 0;
+  };
+  /// A piece of a read, on its way from the worker's memory to the slot.
+  struct Fetch {
+    wire::host_data_staged push{};
+    transport::RemoteStaging::Ticket get = 0;
+  };
   /// Waits for room in a window and takes it.
   CUresult acquire(std::atomic<std::size_t>& under_way, std::size_t bytes);
   CUresult request_pieces(std::uint64_t id, const Read& read);
-  /// A slot for a piece of a copy, or none if the piece shall travel in the pipeline.
+  /// Whether a piece is worth a slot.
+  [[nodiscard]] bool is_staged(std::size_t bytes) const;
+  /// A slot for a piece of a copy, if one is free and the piece is worth it.
   std::optional<std::uint64_t> take_slot(std::size_t bytes, const SharedSeq& seq);
-  CUresult write_staged(const Write& write, std::size_t offset, std::size_t bytes,
-                        std::uint64_t slot, const SharedSeq& seq);
+  /// The same, after some patience; none if the piece shall travel in the pipeline.
+  std::optional<std::uint64_t> await_slot(std::size_t bytes, const SharedSeq& seq);
+  CUresult write_staged(const Write& write, Piece piece, std::deque<Piece>& puts);
+  /// Posts the records of pieces that have arrived in the worker's memory, the oldest first, until
+  /// at most so many are left on their way.
+  CUresult post_put(const Write& write, std::deque<Piece>& puts, std::size_t left_max);
+  CUresult post_staged(const Write& write, const Piece& piece);
   CUresult write_inline(const Write& write, std::size_t offset, std::size_t bytes);
   CUresult post_read(const Read& read, std::uint64_t id, std::size_t offset, std::size_t bytes,
                      std::optional<std::uint64_t> slot, const SharedSeq& seq);
+  Status begin_fetch(const wire::host_data_staged& push);
+  Status finish_fetch();
+  Status take_staged(const wire::host_data_staged& push, CUresult result);
   Status take_host_data(std::uint64_t id, std::uint64_t offset, Bytes data, CUresult result);
   [[nodiscard]] bool is_done(std::uint64_t id) const;
   [[nodiscard]] bool touches(const std::byte* address, std::size_t bytes) const;
   void finish(std::uint64_t id, Transfer& transfer, CUresult result);
 
+  /// From here on the service thread looks for credits even if nobody waits.
+  static constexpr std::size_t kCreditWatchBytes = wire::kCopyWindowBytes / 4;
+
   Pipeline& pipeline_;
   Deferred& deferred_;
   StagingSlots slots_;
+  transport::RemoteStaging* const remote_;     ///< null: the slots are the worker's memory, too
+  std::deque<Fetch> fetches_;                  ///< the reading thread's
   std::atomic<bool> is_staging_stuck_{false};  ///< nothing has come back for long
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, Transfer> transfers_;

@@ -27,11 +27,21 @@ Result<std::unique_ptr<transport::Channel>> connect(ucx::Plugin& plugin, const F
   SLUICE_TRY(const auto offer, expect_frame<wire::UcxOffer>(socket.get()));
   if (offer.is_accepted == 0)
     return fail(ErrorCode::kUnsupported, "the server refuses: " + offer.message);
+  const ucx::StagingOffer staging{offer.staging_address, offer.staging_bytes, offer.staging_key};
+  std::string no_staging;
   auto channel = plugin.connect(offer.host, offer.port, offer.token, socket,
-                                transport::Clock::now() + kConnectTime);
-  SLUICE_CHECK(wire::write_frame(
-      socket.get(), wire::UcxResult{static_cast<std::uint8_t>(channel ? 1 : 0),
-                                    channel ? std::string() : channel.error().message}));
+                                transport::Clock::now() + kConnectTime,
+                                staging.key.empty() ? nullptr : &staging, &no_staging);
+  if (channel && !no_staging.empty())
+    SLUICE_LOG_WARN("session", "No staging memory over UCX, bulk data travels in messages: {}",
+                    no_staging);
+  wire::UcxResult result;
+  result.is_connected = channel ? 1 : 0;
+  if (channel)
+    result.uses_staging = (*channel)->staging().empty() ? 0 : 1;
+  else
+    result.message = channel.error().message;
+  SLUICE_CHECK(wire::write_frame(socket.get(), result));
   return channel;
 }
 

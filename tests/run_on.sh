@@ -28,7 +28,7 @@ case $target in
   shim+unix) "$build/bin/sluice" run --local --transport unix $audit -- "$@" ;;
   shim+tcp) "$build/bin/sluice" run --local --transport tcp $audit -- "$@" ;;
   shim+tls) "$build/bin/sluice" run --local --transport tcp --tls on $audit -- "$@" ;;
-  shim+ucx) UCX_TLS=tcp UCX_NET_DEVICES=lo "$build/bin/sluice" run --local --transport ucx $audit -- "$@" ;;
+  shim+ucx) UCX_TLS=tcp UCX_NET_DEVICES=lo SLUICE_UCX_SOFTWARE_PUT=1 "$build/bin/sluice" run --local --transport ucx $audit -- "$@" ;;
   *) echo "run_on.sh: unknown target $target (driver, driver+strict, shim+loop, shim+shm, shim+unix, shim+tcp, shim+tls, shim+ucx)" >&2
      exit 2 ;;
 esac

@@ -44,6 +44,24 @@ class RecvSink {
   virtual Status on_bytes(std::span<const std::byte> bytes) = 0;
 };
 
+/// Moves bytes between two ends whose staging memories are not the same memory: ours and that of
+/// the peer, which are equally long. Any thread may use it, beside both sides of the channel.
+class RemoteStaging {
+ public:
+  /// An operation that was started.
+  using Ticket = std::uint64_t;
+
+  virtual ~RemoteStaging() = default;
+  /// Copies [offset, offset + bytes) of our staging memory to the same place of the peer's; returns
+  /// at once. The bytes may change again when it is finished.
+  [[nodiscard]] virtual Result<Ticket> start_put(std::uint64_t offset, std::size_t bytes) = 0;
+  /// The other way.
+  [[nodiscard]] virtual Result<Ticket> start_get(std::uint64_t offset, std::size_t bytes) = 0;
+  /// Returns when the bytes are where they belong: what is sent on the channel from then on reaches
+  /// the peer later than they do. Err: the connection is over.
+  [[nodiscard]] virtual Status finish(Ticket ticket) = 0;
+};
+
 /// Sending side and receiving side may be used by two threads at once; each side is externally
 /// locked. Never throws, never raises SIGPIPE.
 class Channel {
@@ -86,6 +104,9 @@ class Channel {
   /// none. Who writes where and when is up to the ends. The peer may change it at any time: nothing
   /// in it may be parsed in place.
   [[nodiscard]] virtual std::span<std::byte> staging() { return {}; }
+  /// The client's, if the wire cannot show one memory to both ends: what lies in staging() must be
+  /// put to the peer or got from it. Null: it is one memory, or there is none.
+  [[nodiscard]] virtual RemoteStaging* remote_staging() { return nullptr; }
 
   [[nodiscard]] virtual Caps caps() const = 0;
   /// Ends both directions and wakes both ends; callable from any thread, more than once. Never

@@ -16,6 +16,7 @@ struct Listening {
   std::unique_ptr<ucx::Listener> listener;
   std::string host;
   ucx::Token token{};
+  ucx::StagingOffer staging;  ///< without a key: none
 };
 
 /// Where this client can reach us: by the address that it has reached us at, if that is one of an
@@ -35,6 +36,14 @@ Result<Listening> listen_for(const Fd& socket) {
   SLUICE_TRY(out.host, host_for(plugin->lane(), socket));
   SLUICE_TRY(out.token, ucx::random_token());
   SLUICE_TRY(out.listener, plugin->listen(out.host, out.token));
+  auto staging = out.listener->offer_staging();
+  if (staging)
+    out.staging = std::move(*staging);
+  else if (staging.error().code == ErrorCode::kUnsupported)
+    SLUICE_LOG_DEBUG("session", "no staging memory over UCX: {}", staging.error().message);
+  else
+    SLUICE_LOG_WARN("session", "no staging memory over UCX, bulk data travels in messages: {}",
+                    staging.error().message);
   return out;
 }
 
@@ -48,6 +57,9 @@ Result<std::unique_ptr<transport::Channel>> open_ucx_channel(Fd socket) {
     offer.host = listening->host;
     offer.port = listening->listener->port();
     offer.token = listening->token;
+    offer.staging_address = listening->staging.address;
+    offer.staging_bytes = listening->staging.bytes;
+    offer.staging_key = listening->staging.key;
   } else {
     offer.message = listening.error().message;
   }
@@ -61,7 +73,8 @@ Result<std::unique_ptr<transport::Channel>> open_ucx_channel(Fd socket) {
     const auto* result = std::get_if<wire::UcxResult>(&frame);
     if (result == nullptr)
       return fail(ErrorCode::kProtocol, "expected how the connection over UCX went");
-    if (result->is_connected != 0) return listening->listener->take(socket);
+    if (result->is_connected != 0)
+      return listening->listener->take(socket, result->uses_staging != 0);
     refusal = result->message;
   }
   SLUICE_LOG_WARN("session", "no UCX, the socket carries the session: {}", refusal);

@@ -287,6 +287,11 @@ class Mistakes(ServerCase):
         for line in ("^shm ", "^unix ", "^tcp ", "^ucx +(no: |clients with RDMA: )"):
             self.assertRegex(out.stdout, "(?m)" + line)
 
+    @unittest.skipUnless(os.path.exists(f"{BUILD}/lib/sluice/libsluice_ucx.so") and os.path.exists("/sys/class/net/lo"), "without UCX")
+    def test_says_whether_bulk_data_goes_straight_to_the_devices(self):
+        out = run(f"{BUILD}/bin/sluiced", "--list-transports", env={"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"})
+        self.assertRegex(out.stdout, "(?m)^ucx .*GPUDirect: no, this UCX has .*CUDA support.*staging memory")
+
     def test_network_listening_needs_a_decision(self):
         config = f'[server]\nlisten = ["0.0.0.0:0"]\n[[tenant]]\nname = "a"\ntoken_file = "{self.token}"\n'
         self.refused(self.sluiced(config), 2, "allow_plaintext_network")

@@ -22,6 +22,7 @@ class UcxAgreement : public ::testing::Test {
     server_.reset(ends[1]);
     ::setenv("UCX_TLS", "tcp", 1);
     ::setenv("UCX_NET_DEVICES", "lo", 1);  // other tests remove theirs
+    ::setenv("SLUICE_UCX_SOFTWARE_PUT", "1", 1);
     auto plugin = ucx::load_from(SLUICE_UCX_PLUGIN);
     EXPECT_TRUE(plugin) << plugin.error().message;
     if (plugin) plugin_ = *plugin;

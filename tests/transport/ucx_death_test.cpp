@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+
 namespace sluice::transport::testing {
 namespace {
 
@@ -26,11 +28,15 @@ class UcxDeath : public ::testing::TestWithParam<std::string> {
       ::execl(SLUICE_UCX_GUEST, "ucx_guest", "--serve", SLUICE_UCX_PLUGIN, host.c_str(), nullptr);
       ::_exit(127);
     }
-    char port[6] = {};
-    ASSERT_EQ(::recv(life_line_.get(), port, 5, MSG_WAITALL), 5);
-    auto channel =
-        plugin.connect(host, static_cast<std::uint16_t>(std::atoi(port)), {}, life_line_, far());
+    const auto port = static_cast<std::uint16_t>(std::stoul(hear(5)));
+    ucx::StagingOffer offer;
+    offer.address = std::stoull(hear(16), nullptr, 16);
+    offer.bytes = ucx::kStagingBytes;
+    offer.key = hear(std::stoul(hear(4)));
+    std::string no_staging;
+    auto channel = plugin.connect(host, port, {}, life_line_, far(), &offer, &no_staging);
     ASSERT_TRUE(channel) << channel.error().message;
+    EXPECT_EQ(no_staging, "");
     channel_ = std::move(*channel);
     ASSERT_EQ(::write(life_line_.get(), "x", 1), 1);
     PatternSink ignored;
@@ -39,6 +45,12 @@ class UcxDeath : public ::testing::TestWithParam<std::string> {
   void TearDown() override {
     ::kill(peer_, SIGKILL);
     ::waitpid(peer_, nullptr, 0);
+  }
+  std::string hear(std::size_t bytes) {
+    std::string text(bytes, '0');
+    EXPECT_EQ(::recv(life_line_.get(), text.data(), bytes, MSG_WAITALL),
+              static_cast<ssize_t>(bytes));
+    return text;
   }
   void expect_the_end() {
     PatternSink ignored;
@@ -59,6 +71,23 @@ TEST_P(UcxDeath, OfThePeersProcessIsToldByUcx) {
   // this process holds its other end, too.
   ::kill(peer_, SIGKILL);
   expect_the_end();
+}
+
+TEST_P(UcxDeath, EndsCopiesThroughItsMemory) {
+  // Broken: a program that copies hangs when its worker was killed.
+  RemoteStaging* const remote = channel_->remote_staging();
+  ASSERT_NE(remote, nullptr);
+  ::kill(peer_, SIGKILL);
+  // Until the news has come, copies may still seem to work.
+  for (const Deadline deadline = far();;) {
+    const auto put = remote->start_put(0, 4096);
+    const Status done = put ? remote->finish(*put) : Status(fail(put.error()));
+    if (!done) {
+      EXPECT_EQ(done.error().code, ErrorCode::kPeerClosed) << done.error().message;
+      return;
+    }
+    ASSERT_LT(Clock::now(), deadline);
+  }
 }
 
 TEST_P(UcxDeath, IsToldByTheLifeLineIfUcxSaysNothing) {

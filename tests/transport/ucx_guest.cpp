@@ -3,8 +3,9 @@
 //
 // usage: ucx_guest PLUGIN
 //        ucx_guest --careless            as a program that just loads UCX: shows that this one sees
-//        ucx_guest --serve PLUGIN HOST   one end of a channel for a peer that kills it: port and
-//                                        life line are on descriptor 0
+//        ucx_guest --serve PLUGIN HOST   one end of a channel for a peer that kills it: port,
+//        staging
+//                                        memory and life line are on descriptor 0
 #include "transport/ucx/library.h"
 
 #include <dirent.h>
@@ -87,10 +88,15 @@ int serve(const char* path, const char* host) {
   const auto plugin = transport::ucx::load_from(path);
   if (!plugin) return 1;
   const auto listener = (*plugin)->listen(host, {});
-  if (!listener || ::dprintf(0, "%05u", (*listener)->port()) != 5) return 1;
+  if (!listener) return 1;
+  const auto offer = (*listener)->offer_staging();
+  if (!offer) return 1;
+  ::dprintf(0, "%05u%016llx%04zu", (*listener)->port(),
+            static_cast<unsigned long long>(offer->address), offer->key.size());
+  if (::write(0, offer->key.data(), offer->key.size()) < 0) return 1;
   char byte = 0;
   if (!(*listener)->serve_until_readable(0, far) || ::read(0, &byte, 1) != 1) return 1;
-  const auto channel = (*listener)->take(life_line);
+  const auto channel = (*listener)->take(life_line, true);
   if (!channel || (*channel)->reserve(8).size() != 8) return 1;
   (*channel)->commit(8, transport::FlushHint::kNow);
   while ((*channel)->wait(far).value_or(false)) {

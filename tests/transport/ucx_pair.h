@@ -1,8 +1,11 @@
-// Both ends of a channel over UCX in one process.
+// Both ends of a channel over UCX, with staging memory, in one process.
 #pragma once
 
 #include "transport/transport.h"
 #include "transport/ucx/plugin.h"
+
+#include <functional>
+#include <string>
 
 namespace sluice {
 
@@ -11,6 +14,9 @@ namespace sluice {
 transport::ucx::Plugin& ucx_plugin(const std::string& kind);
 /// Where both ends of that kind can meet on this machine.
 std::string ucx_host(const std::string& kind);
-transport::LoopPair make_ucx_pair(const std::string& kind);
+/// `no_staging` as for Plugin::connect().
+transport::LoopPair make_ucx_pair(const std::string& kind,
+                                  const std::function<void()>& before_connecting = {},
+                                  std::string* no_staging = nullptr);
 
 }  // namespace sluice

@@ -8,12 +8,23 @@ at "sluiced --list-transports"
 "$build/bin/sluiced" --list-transports | tee /tmp/transports
 grep -q '^ucx   clients with RDMA: rxe0 port 1 active' /tmp/transports || fail "rxe0 is not seen"
 
-at "transport conformance over ucx_rc"
-"$build/tests/transport/transport_test" --gtest_filter='*ucx_rc*' >/tmp/conformance 2>&1
-status=$?
-grep -E '^\[ +(OK|FAILED|SKIPPED) |Failure|FAILED' /tmp/conformance
-[ $status -eq 0 ] || { tail -40 /tmp/conformance; fail "conformance"; }
-echo "guest counts: $(grep -c '^\[       OK' /tmp/conformance) conformance tests over rc"
+# tests WHAT PROGRAM ARGS...
+tests() {
+  what=$1
+  shift
+  at "$what"
+  "$build/tests/transport/$@" >/tmp/tests 2>&1
+  status=$?
+  grep -E '^\[ +(OK|FAILED|SKIPPED) |Failure|FAILED' /tmp/tests
+  [ $status -eq 0 ] || { tail -40 /tmp/tests; fail "$what: status $status"; }
+  echo "guest counts: $(grep -c '^\[       OK' /tmp/tests) $what"
+}
+tests "conformance tests over rc" transport_test --gtest_filter='*ucx_rc*'
+tests "tests from in between" ucx_interposed_test
+tests "tests of copies by put and get" ucx_copies_test
+
+at "sluice-perf"
+"$build/bin/sluice-perf" -o json channels --kind ucx --rounds 200 --bulk-mib 8 --repeats 3 || fail "sluice-perf"
 
 at "sluiced on softgpu"
 # Plain, as RDMA is; and no client sends a token in the clear beyond loopback.
@@ -39,21 +50,26 @@ until grep -q serving /tmp/sluiced.log; do
   sleep 0.1
 done
 
-# cuda CHOICE PROGRAM: runs it and wants UCX to have carried it.
+# cuda CHOICE PROGRAM ARGS...: runs it and wants UCX to have carried it.
 programs=0
 cuda() {
-  at "$2 (transport: ${1:-automatic})"
+  choice=$1
+  program=$2
+  shift 2
+  at "$program (transport: ${choice:-automatic})"
   rm -f /tmp/stats.json
   SLUICE_STATS=/tmp/stats.json "$build/bin/sluice" run --server 10.9.0.1:7627 --tenant vm --tls off \
-    ${1:+--transport "$1"} -- "$build/demo/$2" >/tmp/out 2>&1
+    ${choice:+--transport "$choice"} -- "$build/$program" "$@" >/tmp/out 2>&1
   status=$?
   cat /tmp/out
-  [ $status -eq 0 ] || { cat /tmp/sluiced.log; fail "$2: status $status"; }
-  grep -q "\"transport\":\"ucx\"" /tmp/stats.json || { cat /tmp/stats.json; fail "$2 did not travel by UCX"; }
+  [ $status -eq 0 ] || { cat /tmp/sluiced.log; fail "$program: status $status"; }
+  grep -q "\"transport\":\"ucx\"" /tmp/stats.json || { cat /tmp/stats.json; fail "$program did not travel by UCX"; }
   programs=$((programs + 1))
 }
-cuda ucx vector_add
-cuda "" vector_add
+cuda ucx demo/vector_add
+cuda "" demo/vector_add
+cuda ucx tests/cuda/cuda_conformance --gtest_filter='CopyTest.*'
+grep -qE '"bytes_staged":[0-9]{8}' /tmp/stats.json || { cat /tmp/stats.json; fail "bulk data did not travel by put and get"; }
 echo "guest counts: $programs CUDA programs by rc"
 at end
 exit 0

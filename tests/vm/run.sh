@@ -48,7 +48,8 @@ make_root() {
   # The other providers would each print a warning.
   cp /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/"
   cp -r /etc/ld.so.conf* "$root/etc/"
-  put "$build"/tests/transport/{transport_test,ucx_guest} "$build"/bin/{sluice,sluiced,sluice-worker} \
+  put "$build"/tests/transport/{transport_test,ucx_guest,ucx_interposed_test,ucx_copies_test} \
+    "$build"/bin/{sluice,sluiced,sluice-worker,sluice-perf} "$build/lib/bench/libsluice_raw_ucx.so" "$build/tests/cuda/cuda_conformance" \
     "$build"/lib/sluice/{libsluice.so,libcuda.so.1,libsluice_ucx.so,libsluice-audit.so} "$build/lib/softgpu/libcuda.so.1" \
     "$build/demo/vector_add"
   sed "s|@BUILD@|$build|g" "$here/guest.sh" >"$root/guest.sh"

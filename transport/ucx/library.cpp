@@ -20,7 +20,8 @@ constexpr const char* kUcp = "libucp.so.0";
 constexpr const char* kPluginName = "libsluice_ucx.so";
 
 /// Our own pieces fit into one fragment, so nothing needs a rendezvous (which crashes without a
-/// registration cache) or registers memory of the application.
+/// registration cache) or registers memory of the application. (For put and get the library lifts
+/// the zero-copy threshold where UCX uses memory that is registered already.)
 Settings settings_for(Lane lane) {
   Settings settings = quiet_settings();
   const bool is_rdma = lane == Lane::kRdma;
@@ -82,8 +83,11 @@ Result<Plugin*> start(const std::string& plugin_path) {
   const auto entry = reinterpret_cast<PluginEntry>(::dlsym(object, kPluginEntry));
   if (entry == nullptr)
     return fail(ErrorCode::kVersion, plugin_path + " is of another release; install Sluice again");
+  const char* const software_put = std::getenv("SLUICE_UCX_SOFTWARE_PUT");
+  const Setup setup{
+      lane, lane == Lane::kTcp && software_put != nullptr && std::string(software_put) == "1"};
   Result<Plugin*> plugin = nullptr;
-  entry(kPluginVersion, lane, &plugin);
+  entry(kPluginVersion, setup, &plugin);
   return plugin;
 }
 
@@ -150,8 +154,15 @@ Result<std::string> describe_host() {
   }
   if (const Status checked = check_host(); !checked)
     return fail(found.empty() ? checked.error() : checked.error().with_context(found));
-  SLUICE_TRY([[maybe_unused]] const Plugin* plugin, load());
-  return lane == Lane::kTcp ? std::string("over TCP (UCX_TLS=tcp)") : found;
+  SLUICE_TRY(Plugin * plugin, load());
+  const auto knows_devices = plugin->knows_device_memory();
+  const std::string direct =
+      !knows_devices
+          ? "it is not known whether this UCX has CUDA support: " + knows_devices.error().message
+      : *knows_devices ? "this UCX has CUDA support, which is not used yet"
+                       : "this UCX has no CUDA support";
+  return (lane == Lane::kTcp ? std::string("over TCP (UCX_TLS=tcp)") : found) +
+         "; GPUDirect: no, " + direct + ", so bulk data goes through staging memory";
 }
 
 }  // namespace sluice::transport::ucx

@@ -57,6 +57,9 @@ class UcxChannel final : public BatchingChannel {
   /// UCX's descriptor must be armed before it means anything.
   [[nodiscard]] int wait_fd() const override { return -1; }
 
+  [[nodiscard]] std::span<std::byte> staging() override { return wire_->staging(); }
+  [[nodiscard]] RemoteStaging* remote_staging() override { return wire_->remote_staging(); }
+
   [[nodiscard]] Caps caps() const override {
     return Caps{.reserve_bytes_max = kSendBufferBytes,
                 .same_host = false,

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace sluice::transport::ucx {
@@ -27,11 +28,25 @@ Result<ucp_ep_h> make_endpoint(Wire& wire, ucp_ep_params_t params) {
   return endpoint;
 }
 
-Result<std::unique_ptr<Channel>> connect(ucp_context_h context, Lane lane, const std::string& host,
-                                         std::uint16_t port, const Token& token,
-                                         const Fd& life_line, Deadline deadline) {
-  SLUICE_TRY(const SocketAddress address, socket_address(host, port));
-  SLUICE_TRY(auto wire, Wire::make(context, lane, token));
+namespace {
+
+/// Longer than a busy host takes for a few bytes there and back.
+constexpr std::chrono::seconds kTrialTime{5};
+
+Status open_staging(Wire& wire, Wire::Lock& lock, ucp_context_h context, const StagingOffer& offer,
+                    Deadline deadline) {
+  SLUICE_TRY(auto memory, RegisteredMemory::make(context, kStagingBytes));
+  return wire.open_staging(lock, std::move(memory), offer,
+                           std::min(deadline, Clock::now() + kTrialTime));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> connect(ucp_context_h context, Lane lane, const Peer& peer,
+                                         const Fd& life_line, Deadline deadline,
+                                         const StagingOffer* offer, std::string* no_staging) {
+  SLUICE_TRY(const SocketAddress address, socket_address(peer.host, peer.port));
+  SLUICE_TRY(auto wire, Wire::make(context, lane, peer.token));
   SLUICE_CHECK(keep_life_line(*wire, life_line));
   {
     Wire::Lock lock = wire->lock();
@@ -44,8 +59,12 @@ Result<std::unique_ptr<Channel>> connect(ucp_context_h context, Lane lane, const
     SLUICE_CHECK(wire->post(Kind::kHello));
     const bool is_over = wire->wait_for(lock, wire->send_bell(), deadline,
                                         [&] { return wire->is_welcome() || wire->is_send_over(); });
-    if (!is_over) return fail(ErrorCode::kTimeout, "UCX: no answer from " + host);
-    if (!wire->is_welcome()) return fail(wire->why_over("connecting to " + host));
+    if (!is_over) return fail(ErrorCode::kTimeout, "UCX: no answer from " + peer.host);
+    if (!wire->is_welcome()) return fail(wire->why_over("connecting to " + peer.host));
+    if (offer != nullptr) {
+      const Status opened = open_staging(*wire, lock, context, *offer, deadline);
+      if (!opened && no_staging != nullptr) *no_staging = opened.error().message;
+    }
   }
   return make_channel(std::move(wire));
 }

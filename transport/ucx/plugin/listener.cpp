@@ -14,7 +14,8 @@ constexpr std::chrono::milliseconds kSleepMax{50};
 
 class UcxListener final : public Listener {
  public:
-  explicit UcxListener(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  UcxListener(std::unique_ptr<Wire> wire, ucp_context_h context, const Setup& setup)
+      : wire_(std::move(wire)), context_(context), setup_(setup) {}
   ~UcxListener() override { stop(); }
   UcxListener(const UcxListener&) = delete;
   UcxListener& operator=(const UcxListener&) = delete;
@@ -61,13 +62,26 @@ class UcxListener final : public Listener {
     }
   }
 
-  Result<std::unique_ptr<Channel>> take(const Fd& life_line) override {
+  Result<StagingOffer> offer_staging() override {
+    if (setup_.lane == Lane::kTcp && !setup_.has_software_put)
+      return fail(ErrorCode::kUnsupported, "over TCP, UCX checks no addresses");
+    SLUICE_TRY(auto memory, RegisteredMemory::make(context_, kStagingBytes));
+    StagingOffer offer;
+    offer.address = reinterpret_cast<std::uintptr_t>(memory->bytes().data());
+    offer.bytes = memory->bytes().size();
+    SLUICE_TRY(offer.key, memory->key());
+    wire_->hold_staging(std::move(memory));
+    return offer;
+  }
+
+  Result<std::unique_ptr<Channel>> take(const Fd& life_line, bool uses_staging) override {
     {
       const Wire::Lock lock = wire_->lock();
       look_at_candidates();
       if (!has_client_)
         return fail(ErrorCode::kNotFound, "UCX: the client says that it is connected, and is not");
       SLUICE_CHECK(keep_life_line(*wire_, life_line));
+      if (!uses_staging) wire_->hold_staging(nullptr);
     }
     stop();
     return make_channel(std::move(wire_));
@@ -131,6 +145,8 @@ class UcxListener final : public Listener {
   }
 
   std::unique_ptr<Wire> wire_;
+  const ucp_context_h context_;
+  const Setup setup_;
   ucp_listener_h listener_ = nullptr;
   std::uint16_t port_ = 0;
   std::vector<ucp_conn_request_h> requests_;
@@ -140,10 +156,10 @@ class UcxListener final : public Listener {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> make_listener(ucp_context_h context, Lane lane,
+Result<std::unique_ptr<Listener>> make_listener(ucp_context_h context, const Setup& setup,
                                                 const std::string& host, const Token& token) {
-  SLUICE_TRY(auto wire, Wire::make(context, lane, token));
-  auto listener = std::make_unique<UcxListener>(std::move(wire));
+  SLUICE_TRY(auto wire, Wire::make(context, setup.lane, token));
+  auto listener = std::make_unique<UcxListener>(std::move(wire), context, setup);
   SLUICE_CHECK(listener->open(host));
   return std::unique_ptr<Listener>(std::move(listener));
 }

@@ -1,9 +1,9 @@
-// Setting up, messages and the end of a wire; wire_wait.cpp has the waits.
+// Setting up and messages; wire_wait.cpp has the waits, wire_end.cpp the end.
 #include "transport/ucx/plugin/wire.h"
 
-#include <poll.h>
+#include "transport/ucx/plugin/ends.h"
+
 #include <sched.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,10 +15,6 @@ namespace {
 
 /// UCX may hold so many pieces of one send().
 constexpr std::size_t kPendingMax = 16;
-/// How long the end of the life line may precede the last messages.
-constexpr std::chrono::milliseconds kGoneGrace{250};
-/// How long a close may wait for what is under way, and the destructor for the peer's word.
-constexpr std::chrono::milliseconds kCloseWait{20}, kLinger{250};
 constexpr int kProgressMax = 1024;
 
 unsigned usable_cores() {
@@ -152,8 +148,7 @@ void Wire::take(Kind kind, const Header& header, std::span<const std::byte> data
       is_end_seen_ = true;
       break;
   }
-  receive_bell_.ring();
-  send_bell_.ring();
+  ring_all();
 }
 
 void Wire::note_consumed(std::uint64_t consumed) {
@@ -161,12 +156,6 @@ void Wire::note_consumed(std::uint64_t consumed) {
   if (consumed < peer_consumed_ || consumed > sent_)
     return break_off({ErrorCode::kProtocol, "UCX: a credit that cannot be"});
   peer_consumed_ = consumed;
-  send_bell_.ring();
-}
-
-void Wire::break_off(Error why) {
-  if (!broken_off_) broken_off_ = std::move(why);
-  receive_bell_.ring();
   send_bell_.ring();
 }
 
@@ -251,52 +240,17 @@ void Wire::grant() {
   static_cast<void>(post(Kind::kCredit));  // broken_off_ keeps the failure
 }
 
-bool Wire::is_send_over() const {
-  return is_closed_ || has_peer_ended_ || broken_off_ || gone_since_;
+Status Wire::open_staging(Lock& lock, std::unique_ptr<RegisteredMemory> memory,
+                          const StagingOffer& offer, Deadline deadline) {
+  SLUICE_TRY(port_, StagingPort::make(*this, endpoint_, std::move(memory), offer));
+  SLUICE_CHECK(port_->try_out(lock, deadline));
+  has_staging_ = true;
+  return {};
 }
 
-bool Wire::is_receive_over() const {
-  return is_closed_ || has_peer_ended_ || broken_off_ ||
-         (gone_since_ && Clock::now() - *gone_since_ > kGoneGrace);
-}
-
-Error Wire::why_over(const std::string& doing) const {
-  if (broken_off_) return broken_off_->with_context(doing);
-  return {ErrorCode::kPeerClosed,
-          doing + (is_closed_ ? ": this channel is closed" : ": the peer closed the connection")};
-}
-
-void Wire::answer_end() {
-  if (!has_peer_ended_ || is_end_answered_ || endpoint_ == nullptr || broken_off_) return;
-  is_end_answered_ = true;
-  static_cast<void>(post(Kind::kEndSeen));
-}
-
-void Wire::close() {
-  if (is_closed_) return;
-  is_closed_ = true;
-  if (endpoint_ != nullptr && !broken_off_) {
-    static_cast<void>(post(Kind::kEnd));
-    const Deadline end = Clock::now() + kCloseWait;
-    const auto is_told = [this] { return pending_ == 0 && (is_end_seen_ || has_peer_ended_); };
-    for (progress(); !is_told() && !broken_off_ && Clock::now() < end; progress()) ::sched_yield();
-  }
-  receive_bell_.ring();
-  send_bell_.ring();
-  if (life_line_.valid()) ::shutdown(life_line_.get(), SHUT_RDWR);
-}
-
-/// An endpoint that is taken down at once takes along what the peer has received and not yet looked
-/// at.
-void Wire::linger() {
-  const Deadline end = Clock::now() + kLinger;
-  const auto is_done = [this] {
-    return broken_off_ || (pending_ == 0 && (is_end_seen_ || has_peer_ended_));
-  };
-  for (progress(); !is_done() && Clock::now() < end; progress()) {
-    pollfd p{event_fd_, POLLIN, 0};
-    if (ucp_worker_arm(worker_) == UCS_OK && !progress()) ::poll(&p, 1, 5);
-  }
+std::span<std::byte> Wire::staging() const {
+  if (held_staging_ != nullptr) return held_staging_->bytes();
+  return has_staging_ ? port_->memory() : std::span<std::byte>();
 }
 
 bool Wire::progress() {
@@ -306,23 +260,12 @@ bool Wire::progress() {
   return has_worked;
 }
 
-void close_now(ucp_worker_h worker, ucp_ep_h endpoint) {
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  void* const request = ucp_ep_close_nbx(endpoint, &params);
-  if (!UCS_PTR_IS_PTR(request)) return;
-  const Deadline end = Clock::now() + kLinger;
-  while (ucp_request_check_status(request) == UCS_INPROGRESS && Clock::now() < end)
-    ucp_worker_progress(worker);
-  ucp_request_free(request);
-}
-
 Wire::~Wire() {
   if (!is_here() || worker_ == nullptr) return;
   const Lock held = lock();
   if (is_closed_ && endpoint_ != nullptr) linger();
   if (endpoint_ != nullptr) close_now(worker_, endpoint_);
+  if (port_ != nullptr) port_->forget_key();
   ucp_worker_destroy(worker_);
 }
 

@@ -12,6 +12,8 @@
 #include "transport/ucx/plugin/bell.h"
 #include "transport/ucx/plugin/context.h"
 #include "transport/ucx/plugin/inbox.h"
+#include "transport/ucx/plugin/registered_memory.h"
+#include "transport/ucx/plugin/staging_port.h"
 
 #include <algorithm>
 #include <functional>
@@ -86,6 +88,17 @@ class Wire {
   /// After the program has read from the inbox.
   void grant();
 
+  // ---- staging memory
+  /// The client's, and the way to the worker's; Err: they cannot be used.
+  Status open_staging(Lock& lock, std::unique_ptr<RegisteredMemory> memory,
+                      const StagingOffer& offer, Deadline deadline);
+  /// The worker's.
+  void hold_staging(std::unique_ptr<RegisteredMemory> memory) { held_staging_ = std::move(memory); }
+  [[nodiscard]] std::span<std::byte> staging() const;
+  [[nodiscard]] RemoteStaging* remote_staging() const {
+    return has_staging_ ? port_.get() : nullptr;
+  }
+
   // ---- events
   /// Runs UCX until it has nothing more to do; true if it did anything.
   bool progress();
@@ -104,6 +117,11 @@ class Wire {
   /// Nothing more will arrive; what is in the inbox has.
   [[nodiscard]] bool is_receive_over() const;
   [[nodiscard]] Error why_over(const std::string& doing) const;
+  /// The connection is broken for good; the first reason stays.
+  void break_off(Error why);
+  [[nodiscard]] bool is_broken_off() const { return broken_off_.has_value(); }
+  /// Tells the peer and waits for nothing: what UCX still holds then goes out when somebody lets it
+  /// run, the destructor at the latest, and the end of the life line says the same.
   void close();
 
  private:
@@ -118,7 +136,7 @@ class Wire {
   void take(Kind kind, const Header& header, std::span<const std::byte> data,
             const ucp_am_recv_param_t& param);
   void note_consumed(std::uint64_t consumed);
-  void break_off(Error why);
+  void ring_all();
   void answer_end();
   void linger();
   bool spin(Lock& lock, Deadline deadline, const std::function<bool()>& is_due);
@@ -143,6 +161,10 @@ class Wire {
   std::uint64_t sent_ = 0, peer_consumed_ = 0;
   std::vector<std::unique_ptr<Sending>> idle_sendings_;
   std::size_t pending_ = 0;  ///< messages that UCX still holds
+
+  std::unique_ptr<RegisteredMemory> held_staging_;
+  std::unique_ptr<StagingPort> port_;
+  bool has_staging_ = false;  ///< and port_ has been tried out
 
   bool is_welcome_ = false, is_closed_ = false, has_peer_ended_ = false, is_end_seen_ = false,
        is_end_answered_ = false;
