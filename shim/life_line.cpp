@@ -110,17 +110,36 @@ void LifeLine::ping(Time now) {
   static_cast<void>(stream_->send_some(frame));
 }
 
-std::optional<Error> LifeLine::read(Time now) {
+/// Everything that is there; false: the stream has ended.
+bool LifeLine::take_bytes(Time now) {
   std::byte piece[512];
   auto got = stream_->receive_some(piece);
   for (; got && *got > 0; got = stream_->receive_some(piece)) {
     silent_since_ = now;
     unread_.insert(unread_.end(), piece, piece + *got);
   }
+  return got.has_value();
+}
+
+std::optional<Error> LifeLine::read(Time now) {
+  const bool is_open = take_bytes(now);
   // Why it ends is said before the end, and may be found only now.
   if (auto over = take_frames()) return over;
-  if (got || (survives(stream_->ending()) && seek_replacement(now))) return std::nullopt;
+  if (is_open || (survives(stream_->ending()) && seek_replacement(now))) return std::nullopt;
   return Error{ErrorCode::kPeerClosed, "the server closed the session's life line"};
+}
+
+std::optional<Error> LifeLine::last_word(Milliseconds patience) {
+  const std::lock_guard lock(mutex_);
+  if (stream_ == nullptr) return std::nullopt;
+  const Time deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const bool is_open = take_bytes(std::chrono::steady_clock::now());
+    if (auto over = take_frames()) return over;
+    if (!is_open) return std::nullopt;
+    const auto more = stream_->wait(ByteStream::For::kReceive, deadline);
+    if (!more || !*more) return std::nullopt;
+  }
 }
 
 std::optional<Error> LifeLine::take_frames() {

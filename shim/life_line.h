@@ -40,6 +40,9 @@ class LifeLine {
 
   /// Call it again and again while somebody waits: why the session is over, or nothing.
   std::optional<Error> watch(Time now);
+  /// Call it when the worker is gone: what the server says about it, if it says that within
+  /// `patience`. A worker's connection may end before the news of its end is here.
+  std::optional<Error> last_word(Milliseconds patience);
   /// Whether cut connections are replaced.
   [[nodiscard]] bool is_resumable() const { return resumption_ != nullptr; }
   /// The session is over for us: the server need not wait for the process to end.
@@ -56,6 +59,7 @@ class LifeLine {
   bool seek_replacement(Time silent_since);
   [[nodiscard]] bool survives(ByteStream::Ending ending) const;
   std::optional<Error> read(Time now);
+  bool take_bytes(Time now);
   std::optional<Error> take_frames();
   std::optional<Error> take(const wire::Frame& frame);
   std::optional<Error> judge(Time now);

@@ -114,8 +114,9 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
     unflushed_records_.fetch_add(1);
     if (!write(header, record)) {
       const auto status = channel_->flush();
-      lose(status ? Error{ErrorCode::kPeerClosed, "the connection to the worker was closed"}
-                  : status.error());
+      lose_channel(status
+                       ? Error{ErrorCode::kPeerClosed, "the connection to the worker was closed"}
+                       : status.error());
       return kSessionLost;
     }
     traffic_.bytes_sent.fetch_add(header.bytes + record.staged_bytes, std::memory_order_relaxed);
@@ -181,7 +182,7 @@ void Pipeline::flush_locked() noexcept {
   const auto status = channel_->flush();
   is_flushing_ = false;
   unflushed_records_ = 0;
-  if (!status) lose(status.error());
+  if (!status) lose_channel(status.error());
 }
 
 void Pipeline::flush() noexcept {
@@ -220,7 +221,7 @@ void Pipeline::lead(const Condition& done) noexcept {
     if (read_some() || is_lost()) continue;
     const auto is_readable = channel_->wait(Clock::now() + kRecheck);
     if (!is_readable) {
-      lose(is_readable.error());
+      lose_channel(is_readable.error());
     } else if (!*is_readable) {
       check_life_line();
     }
@@ -254,7 +255,7 @@ void Pipeline::hand_over() noexcept {
 bool Pipeline::read_some() noexcept {
   const auto got = channel_->poll(assembler_, kReadBudgetBytes);
   if (!got) {
-    lose(got.error());
+    lose_channel(got.error());
     return false;
   }
   traffic_.bytes_received.fetch_add(*got, std::memory_order_relaxed);
@@ -341,6 +342,13 @@ Status Pipeline::fill(Reply& reply, const wire::RecordHeader& header, Bytes body
 void Pipeline::check_life_line() noexcept {
   if (is_lost()) return;
   if (const auto why = life_line_.watch(Clock::now())) lose(*why);
+}
+
+/// Why the worker is gone, its connection does not tell; the server does.
+void Pipeline::lose_channel(const Error& why) noexcept {
+  constexpr LifeLine::Milliseconds kPatience{200};
+  if (is_lost() || stops_ || says_goodbye_) return lose(why);
+  lose(life_line_.last_word(kPatience).value_or(why));
 }
 
 void Pipeline::lose(const Error& why) noexcept {

@@ -160,6 +160,7 @@ class Pipeline final : private wire::RecordHandler {
   void wake_for_pushes();
   void hand_over() noexcept;
   void check_life_line() noexcept;
+  void lose_channel(const Error& why) noexcept;
 
   Status on_record(const wire::RecordHeader& header, Bytes body) override;
   Status on_reply(const wire::RecordHeader& header, Bytes body);

@@ -114,6 +114,28 @@ TEST_F(LifeLineTest, TheServersReasonIsPassedOnAlsoIfItIsGoneByNow) {
   EXPECT_EQ("killed by an administrator", over->message);
 }
 
+TEST_F(LifeLineTest, TheServersReasonIsWaitedForWhereTheWorkerIsGoneFirst) {
+  // Broken: a program whose session was ended is told that a channel is closed, and not why.
+  LifeLine line(transport::make_socket_stream(std::move(client_)));
+  ASSERT_FALSE(line.watch(now_)) << "whoever watches looks again only after a while";
+  std::thread server([this] {
+    std::this_thread::sleep_for(20ms);  // the later, the harder
+    tell(wire::Ending{wire::EndingCode::kKilled, "killed by an administrator", 0});
+  });
+  const auto word = line.last_word(10s);
+  server.join();
+  ASSERT_TRUE(word.has_value());
+  EXPECT_EQ("killed by an administrator", word->message);
+}
+
+TEST_F(LifeLineTest, NothingIsWaitedForWhereTheServerIsGoneToo) {
+  LifeLine line(transport::make_socket_stream(std::move(client_)));
+  server_ = Fd();
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_FALSE(line.last_word(60s).has_value());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+}
+
 TEST_F(LifeLineTest, ItsEndIsTheSessions) {
   LifeLine line(transport::make_socket_stream(std::move(client_)));
   EXPECT_FALSE(line.watch(now_));
