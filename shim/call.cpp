@@ -75,13 +75,15 @@ CUresult post_record(wire::Opcode opcode, Bytes fixed,
 }
 
 CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs,
-                     const ReplyShape& reply, std::initializer_list<OutBytes> out) noexcept {
+                     const ReplyShape& reply, std::initializer_list<OutBytes> out,
+                     std::atomic<std::uint64_t>* seq) noexcept {
   Session& current = session();
   const WaitScope waiting;
   count_bytes(payload_bytes(fixed, blobs));
   const std::uint32_t context = current_context_id();
   const CUresult result = current.pipeline().call(
-      {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs}, reply, out);
+      {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs, .seq = seq}, reply,
+      out);
   if (is_sticky(result) && result != kSessionLost) current.note_failure(result, context);
   return traced(opcode, result);
 }

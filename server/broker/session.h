@@ -33,6 +33,11 @@ struct Broker::Session {
   bool is_warned = false;     ///< of a worker that is silent
   bool is_resumable = false;  ///< its data connection
   std::uint64_t life_line_attempt = 0, data_attempt = 0;  ///< the newest to resume them
+  /// Of its worker, not answered yet: the first waits until other sessions of the tenant have given
+  /// back what they do not use.
+  std::deque<link::Message> memory_questions;
+  std::set<std::uint64_t> recalled;  ///< those that have not answered
+  std::uint64_t recalls = 0;         ///< numbers them, for their time limit
 };
 
 }  // namespace sluice::server

@@ -303,6 +303,13 @@ void Worker::destroy_finished_streams() {
   }
 }
 
+void Worker::recall_memory() {
+  completer_.post([this](CUresult) {
+    outbox_.push(wire::memory_recall{}, wire::RecordHeader{}, CUDA_SUCCESS);
+    outbox_.flush();
+  });
+}
+
 link::Stats Worker::stats() const {
   link::Stats out;
   out.calls = calls_;

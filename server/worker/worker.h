@@ -61,6 +61,8 @@ class Worker final : private wire::RecordHandler {
   /// they also measure it exactly; or this does, before it issues a command.
   enum class HeldBy { kDriver, kWorker };
   void use_turns(Turns& turns, HeldBy by);
+  /// Any thread: asks the client for memory that it keeps.
+  void recall_memory();
   /// Any thread.
   [[nodiscard]] link::Stats stats() const;
 

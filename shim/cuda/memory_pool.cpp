@@ -99,7 +99,7 @@ CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstre
   args.bytes = bytes;
   args.stream = stream->id;
   wire::pool_alloc::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
+  if (const CUresult failed = call_with_spare(args, reply)) return failed;
   session().addresses().add_device(
       {.base = reply.address, .bytes = bytes, .context = current_context(), .pool = pool});
   *out = reply.address;
@@ -199,7 +199,9 @@ SLUICE_API cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (const CUresult bad = find_stream(hStream, &stream)) return bad;
   if (stream->is_capturing.load()) return unsupported(wire::Fn::cuMemFreeAsync);
   if (const CUresult bad = use_stream(hStream, &stream)) return bad;
-  session().addresses().remove_device(dptr);
+  if (!session().addresses().remove_device(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  // Memory of cuMemAlloc may go this way, too.
+  if (known->pool == nullptr) return session().memory().free(*known->context, dptr);
   wire::cuMemFreeAsync args{};
   args.dptr = dptr;
   args.hStream = stream->id;
