@@ -31,22 +31,39 @@ std::optional<CUdeviceptr> Arena::take_block(std::size_t bytes) {
   return block;
 }
 
-std::optional<CUdeviceptr> Arena::take(std::size_t bytes) {
-  if (bytes > kSmallBytesMax) {
-    const auto block = take_block(block_bytes(bytes));
-    if (block) use(*block, {block_bytes(bytes), Form::kBlock});
-    return block;
-  }
-  auto part = slabs_.take(bytes);
-  if (!part) {
+Arena::Allocation Arena::shape_of(std::size_t bytes) {
+  if (bytes <= kSmallBytesMax) return {Slabs::in_units(bytes), Form::kPart};
+  return {block_bytes(bytes), Form::kBlock};
+}
+
+/// The latest that was freed: it is likely to be in the device's caches.
+std::optional<CUdeviceptr> Arena::take_in_order(const Allocation& wanted, std::uint64_t stream) {
+  auto after = in_order_.upper_bound({stream, wanted.form, wanted.bytes});
+  if (after == in_order_.begin()) return std::nullopt;
+  const auto found = std::prev(after);
+  if (found->first != OrderKey{stream, wanted.form, wanted.bytes}) return std::nullopt;
+  const CUdeviceptr address = found->second->address;
+  waiting_bytes_ -= wanted.bytes;
+  waiting_.erase(found->second);
+  in_order_.erase(found);
+  use(address, wanted);
+  return address;
+}
+
+std::optional<CUdeviceptr> Arena::take(std::size_t bytes, Order order) {
+  const Allocation wanted = shape_of(bytes);
+  if (order)
+    if (const auto address = take_in_order(wanted, *order)) return address;
+  auto address = wanted.form == Form::kPart ? slabs_.take(bytes) : take_block(wanted.bytes);
+  if (!address && wanted.form == Form::kPart) {
     const auto slab = take_block(kGranuleBytes);
     if (!slab) return std::nullopt;
     parts_in_use_[*slab] = 0;
     slabs_.add(*slab);
-    part = slabs_.take(bytes);
+    address = slabs_.take(bytes);
   }
-  use(*part, {bytes, Form::kPart});
-  return part;
+  if (address) use(*address, wanted);
+  return address;
 }
 
 CUdeviceptr Arena::take_from(CUdeviceptr block, std::size_t bytes) {
@@ -60,7 +77,7 @@ void Arena::take_whole(CUdeviceptr block, std::size_t bytes) {
   use(block, {bytes, Form::kWhole});
 }
 
-bool Arena::free(CUdeviceptr address, std::uint64_t busy_until) {
+bool Arena::free(CUdeviceptr address, std::uint64_t busy_until, Order order) {
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return false;
   const Allocation was = found->second;
@@ -76,11 +93,19 @@ bool Arena::free(CUdeviceptr address, std::uint64_t busy_until) {
   }
   if (busy_until == 0) {
     release(address, was);
-  } else {
-    waiting_.push_back({busy_until, address, was});
-    waiting_bytes_ += was.bytes;
+    return true;
   }
+  waiting_.push_back({busy_until, address, was, order});
+  waiting_bytes_ += was.bytes;
+  if (order) in_order_.emplace(OrderKey{*order, was.form, was.bytes}, std::prev(waiting_.end()));
   return true;
+}
+
+void Arena::forget_order(Waitings::iterator waiting) {
+  if (!waiting->order) return;
+  auto [at, end] = in_order_.equal_range({*waiting->order, waiting->was.form, waiting->was.bytes});
+  while (at != end && at->second != waiting) ++at;
+  if (at != end) in_order_.erase(at);
 }
 
 void Arena::release(CUdeviceptr address, const Allocation& was) {
@@ -95,6 +120,7 @@ void Arena::release(CUdeviceptr address, const Allocation& was) {
 void Arena::complete(std::uint64_t seq) {
   while (!waiting_.empty() && waiting_.front().busy_until <= seq) {
     const Waiting freed = waiting_.front();
+    forget_order(waiting_.begin());
     waiting_.pop_front();
     waiting_bytes_ -= freed.was.bytes;
     release(freed.address, freed.was);
@@ -106,9 +132,10 @@ std::uint64_t Arena::busy_until() const {
 }
 
 bool Arena::is_waited_for(std::size_t bytes) const {
-  return bytes > kSmallBytesMax &&
+  const Allocation wanted = shape_of(bytes);
+  return wanted.form == Form::kBlock &&
          std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& freed) {
-           return freed.was.form == Form::kBlock && freed.was.bytes == block_bytes(bytes);
+           return freed.was.form == Form::kBlock && freed.was.bytes == wanted.bytes;
          });
 }
 
@@ -128,6 +155,7 @@ void Arena::clear() {
   allocations_.clear();
   free_blocks_.clear();
   waiting_.clear();
+  in_order_.clear();
   held_bytes_ = used_bytes_ = waiting_bytes_ = 0;
 }
 

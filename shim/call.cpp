@@ -183,6 +183,9 @@ void drop_object(Kind kind, const Entry& entry) {
       delete static_cast<std::shared_ptr<Graph>*>(entry.object);
       session().graphs().free_dropped();
       break;
+    case Kind::kPool:
+      delete static_cast<std::shared_ptr<MemoryPool>*>(entry.object);
+      break;
     case Kind::kMemoryBlock:
       delete static_cast<std::shared_ptr<MemoryBlock>*>(entry.object);
       break;

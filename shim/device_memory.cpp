@@ -38,45 +38,54 @@ Arena& DeviceMemory::arena_of(const Context& context) {
   return arenas_.try_emplace(&context, std::min(slice_bytes / 4, kKeptBytesMax)).first->second;
 }
 
-std::optional<CUdeviceptr> DeviceMemory::take(const Context& context, std::size_t bytes) {
+std::optional<CUdeviceptr> DeviceMemory::take(const Context& context, std::size_t bytes,
+                                              Order order) {
   const std::lock_guard lock(mutex_);
   Arena& arena = arena_of(context);
   arena.complete(completed_.load());
-  return arena.take(bytes);
+  return arena.take(bytes, order);
 }
 
 /// From what was freed and perhaps can be used again by now. Whoever frees memory that is in use
-/// waits for the device in CUDA; here it is whoever wants that memory again.
-std::optional<CUdeviceptr> DeviceMemory::take_when_completed(const Context& context,
-                                                             std::size_t bytes) {
-  const auto is_waited_for = [&] {
+/// waits for the device in CUDA; here it is whoever wants that memory again, but in no stream's
+/// order.
+std::optional<CUdeviceptr> DeviceMemory::take_late(const Context& context, std::size_t bytes,
+                                                   Order order) {
+  bool is_worth_it = false;
+  std::uint64_t busy_until = 0;
+  const auto look = [&] {
     const std::lock_guard lock(mutex_);
-    return arena_of(context).is_waited_for(bytes);
+    is_worth_it = arena_of(context).is_waited_for(bytes);
+    busy_until = arena_of(context).busy_until();
   };
-  if (!is_waited_for()) return std::nullopt;
+  look();
+  if (busy_until == 0) return std::nullopt;
   pipeline_.poll();
-  if (const auto address = take(context, bytes)) return address;
-  if (!is_waited_for() || await_frees(context) != CUDA_SUCCESS) return std::nullopt;
-  return take(context, bytes);
+  if (const auto address = take(context, bytes, order)) return address;
+  look();
+  if (order) ask_for_completion(busy_until);  // for the next
+  if (order || !is_worth_it || await_frees(context) != CUDA_SUCCESS) return std::nullopt;
+  return take(context, bytes, order);
 }
 
-CUresult DeviceMemory::allocate(Context& context, std::size_t bytes, CUdeviceptr* out) {
+CUresult DeviceMemory::allocate(const Context& context, std::size_t bytes, CUdeviceptr* out,
+                                Order order) {
   if (bytes > kAllocationBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   uses_.fetch_add(1, std::memory_order_relaxed);
   if (!uses_arena()) return allocate_whole(context, bytes, out);
-  auto address = take(context, bytes);
-  if (!address) address = take_when_completed(context, bytes);
+  auto address = take(context, bytes, order);
+  if (!address) address = take_late(context, bytes, order);
   if (!address) return allocate_new(context, bytes, out);
   *out = *address;
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::allocate_new(Context& context, std::size_t bytes, CUdeviceptr* out) {
+CUresult DeviceMemory::allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out) {
   CUdeviceptr block = 0;
   CUresult result = ask_worker(Arena::block_bytes(bytes), &block);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     give_back_spare();
-    if (const auto address = take(context, bytes)) {
+    if (const auto address = take(context, bytes, {})) {
       *out = *address;
       return CUDA_SUCCESS;
     }
@@ -90,7 +99,7 @@ CUresult DeviceMemory::allocate_new(Context& context, std::size_t bytes, CUdevic
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::allocate_whole(Context& context, std::size_t bytes, CUdeviceptr* out) {
+CUresult DeviceMemory::allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out) {
   const std::size_t whole = (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   if (const CUresult failed = ask_worker(whole, out)) return failed;
   const std::lock_guard lock(mutex_);
@@ -98,7 +107,7 @@ CUresult DeviceMemory::allocate_whole(Context& context, std::size_t bytes, CUdev
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::free(const Context& context, CUdeviceptr address) {
+CUresult DeviceMemory::free(const Context& context, CUdeviceptr address, Order order) {
   uses_.fetch_add(1, std::memory_order_relaxed);
   bool is_kept = false;
   std::uint64_t busy_until = 0;
@@ -108,7 +117,7 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address) {
     Arena& arena = arena_of(context);
     const std::uint64_t last = pipeline_.last_seq();
     if (last > completed_.load()) busy_until = last;
-    is_kept = arena.free(address, busy_until);
+    is_kept = arena.free(address, busy_until, order);
     if (is_kept && arena.is_too_much()) {
       arena.complete(completed_.load());
       too_much = arena.take_out_free();
@@ -120,7 +129,7 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address) {
     args.dptr = address;
     return post(args);
   }
-  if (busy_until != 0) ask_for_completion(busy_until);
+  if (busy_until != 0 && !order) ask_for_completion(busy_until);
   pipeline_.expect_quiet();
   return CUDA_SUCCESS;
 }

@@ -1,10 +1,11 @@
-// cuMemAlloc and cuMemFree: from the arena of the context, and from the worker where the arena has
-// nothing. Memory that the program has freed stays charged to the slice while it is kept, so it is
-// given back when the slice is short of it and when the program has not used any for a while; what
-// the program is told counts it as free.
+// cuMemAlloc, cuMemAllocAsync and their frees: from the arena of the context, and from the worker
+// where the arena has nothing. Memory that the program has freed stays charged to the slice while
+// it is kept, so it is given back when the slice is short of it and when the program has not used
+// any for a while; what the program is told counts it as free.
 //
 // A free takes effect when every command issued before has completed (cuMemFree waits for them in
-// CUDA, too). To learn that, a fence is posted behind them, one at a time.
+// CUDA, too); to learn that, a fence is posted behind them, one at a time. What is freed in the
+// order of a stream is given out at once to whoever allocates in the same order.
 #pragma once
 
 #include "protocol/wire.h"
@@ -32,10 +33,11 @@ class DeviceMemory {
   DeviceMemory(Pipeline& pipeline, const Devices& devices)
       : pipeline_(pipeline), devices_(devices) {}
 
+  using Order = Arena::Order;
   /// For the current context. CUDA_ERROR_OUT_OF_MEMORY: the slice is full.
-  CUresult allocate(Context& context, std::size_t bytes, CUdeviceptr* out);
+  CUresult allocate(const Context& context, std::size_t bytes, CUdeviceptr* out, Order order = {});
   /// What allocate() has given for that context.
-  CUresult free(const Context& context, CUdeviceptr address);
+  CUresult free(const Context& context, CUdeviceptr address, Order order = {});
   /// The context is gone, and everything in it.
   void forget(const Context& context);
   /// Of the device, kept here although the program has freed it.
@@ -43,6 +45,8 @@ class DeviceMemory {
   /// Gives back to the worker what nothing is in; waits for commands that still use what was freed.
   /// True if that was anything: what was refused for want of memory may be possible now.
   bool give_back_spare();
+  /// The same without waiting.
+  void trim() { give_back(take_out_free()); }
   /// Everything up to that record has completed, in all contexts.
   void completed(std::uint64_t seq) noexcept;
 
@@ -55,11 +59,11 @@ class DeviceMemory {
  private:
   Arena& arena_of(const Context& context);
   [[nodiscard]] bool uses_arena() const;
-  std::optional<CUdeviceptr> take(const Context& context, std::size_t bytes);
-  std::optional<CUdeviceptr> take_when_completed(const Context& context, std::size_t bytes);
+  std::optional<CUdeviceptr> take(const Context& context, std::size_t bytes, Order order);
+  std::optional<CUdeviceptr> take_late(const Context& context, std::size_t bytes, Order order);
   CUresult await_frees(const Context& context);
-  CUresult allocate_new(Context& context, std::size_t bytes, CUdeviceptr* out);
-  CUresult allocate_whole(Context& context, std::size_t bytes, CUdeviceptr* out);
+  CUresult allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out);
+  CUresult allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out);
   bool give_back(const std::vector<CUdeviceptr>& blocks);
   std::vector<CUdeviceptr> take_out_free();
   [[nodiscard]] std::uint64_t busy_until() const;

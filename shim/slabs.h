@@ -19,6 +19,9 @@ inline constexpr std::size_t kGranuleBytes = std::size_t{2} << 20;
 class Slabs {
  public:
   static constexpr std::size_t kUnitBytes = 512;  ///< alignment and step of small allocations
+  static std::size_t in_units(std::size_t bytes) {
+    return (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+  }
 
   /// The smallest free stretch that is long enough, the lowest of these; none: add() a slab.
   std::optional<CUdeviceptr> take(std::size_t bytes);
@@ -29,9 +32,6 @@ class Slabs {
   void clear();
 
  private:
-  static std::size_t in_units(std::size_t bytes) {
-    return (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
-  }
   void insert(CUdeviceptr address, std::size_t bytes);
   void erase(std::map<CUdeviceptr, std::size_t>::iterator stretch);
 

@@ -24,9 +24,7 @@ CUresult allocate(Worker& worker, std::uint32_t device, CUcontext context, std::
   if (bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t charge =
       (bytes + kChargeGranularity - 1) / kChargeGranularity * kChargeGranularity;
-  if (!worker.ledger().charge(device, charge).is_granted &&
-      !(worker.pools().release(device) && worker.ledger().charge(device, charge).is_granted))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!worker.ledger().charge(device, charge).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = worker.driver().cuMemAlloc_v2(out, bytes);
   if (result != CUDA_SUCCESS) {
     worker.ledger().refund(device, charge);

@@ -118,10 +118,8 @@ SLUICE_API cuMemFree_v2(CUdeviceptr dptr) {
   if (known->is_managed) return free_managed(*known);
   // Taken out before it is freed: another thread may be given the same address from then on.
   if (!session().addresses().remove_device(dptr)) return CUDA_ERROR_INVALID_VALUE;
-  if (known->pool == nullptr) return session().memory().free(*known->context, dptr);
-  wire::cuMemFree_v2 args{};
-  args.dptr = dptr;
-  return post(args);
+  if (known->of_pool != nullptr) known->of_pool->give(known->bytes);
+  return session().memory().free(*known->context, dptr);
 }
 
 SLUICE_API cuMemGetInfo_v2(size_t* free, size_t* total) {

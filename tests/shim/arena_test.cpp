@@ -24,8 +24,8 @@ class ArenaTest : public ::testing::Test {
     ++blocks_;
     return at;
   }
-  CUdeviceptr allocate(std::size_t bytes) {
-    const auto known = arena_.take(bytes);
+  CUdeviceptr allocate(std::size_t bytes, Arena::Order order = {}) {
+    const auto known = arena_.take(bytes, order);
     return known ? *known : arena_.take_from(block(bytes), bytes);
   }
 
@@ -96,6 +96,24 @@ TEST_F(ArenaTest, APartOfASlabWaitsToo) {
   EXPECT_EQ(p, allocate(kMiB));
 }
 
+TEST_F(ArenaTest, InTheOrderOfOneStreamMemoryIsUsedAgainAtOnce) {
+  const CUdeviceptr block = allocate(4 * kMiB);
+  const CUdeviceptr part = allocate(1000);
+  EXPECT_TRUE(arena_.free(block, 9, 1));
+  EXPECT_TRUE(arena_.free(part, 9, 1));
+  EXPECT_FALSE(arena_.take(4 * kMiB, 2).has_value()) << "another stream comes at any time";
+  EXPECT_FALSE(arena_.take(4 * kMiB).has_value());
+  EXPECT_NE(part, *arena_.take(1000, 2));
+  EXPECT_EQ(block, arena_.take(4 * kMiB, 1));
+  EXPECT_EQ(part, arena_.take(1000, 1));
+  arena_.complete(9);
+  EXPECT_FALSE(arena_.take(4 * kMiB, 1).has_value()) << "it was taken";
+  EXPECT_TRUE(arena_.free(block, 12, 1));
+  arena_.complete(12);
+  EXPECT_EQ(block, arena_.take(4 * kMiB, 2));
+  EXPECT_FALSE(arena_.take(4 * kMiB, 1).has_value());
+}
+
 TEST_F(ArenaTest, WhatExceedsTheBoundIsNotKept) {
   const CUdeviceptr big = allocate(65 * kMiB);
   const CUdeviceptr some = allocate(40 * kMiB);
@@ -131,14 +149,17 @@ TEST_F(ArenaTest, NoTwoAllocationsOverlapWhateverTheProgramDoes) {
     if (random() % 2 == 0 || live.empty()) {
       const std::size_t bytes =
           random() % 8 == 0 ? 1 + random() % (9 * kMiB) : 1 + random() % 70'000;
-      const CUdeviceptr p = allocate(bytes);
+      const CUdeviceptr p =
+          allocate(bytes, random() % 2 == 0 ? Arena::Order(random() % 3) : Arena::Order());
       const auto next = live.lower_bound(p);
       ASSERT_TRUE(next == live.end() || p + bytes <= next->first);
       ASSERT_TRUE(next == live.begin() || std::prev(next)->first + std::prev(next)->second <= p);
       live[p] = bytes;
     } else {
       auto some = std::next(live.begin(), static_cast<long>(random() % live.size()));
-      static_cast<void>(arena_.free(some->first, random() % 3 == 0 ? ++seq : 0));
+      static_cast<void>(
+          arena_.free(some->first, random() % 3 == 0 ? ++seq : 0,
+                      random() % 2 == 0 ? Arena::Order(random() % 3) : Arena::Order()));
       live.erase(some);
     }
     if (random() % 16 == 0) arena_.complete(seq);

@@ -81,6 +81,43 @@ TEST_F(DeviceMemory, FreesOneAfterTheOtherShareAFence) {
   EXPECT_EQ(1u, server_->count(Opcode::memory_fence));
 }
 
+TEST_F(DeviceMemory, StreamOrderedAllocationCostsNoRoundTripAndNoFence) {
+  start();
+  const CUfunction f = function();
+  CUstream stream = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr first = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&first, 4 * kMiB, stream));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(first, stream));
+  const std::uint64_t before = round_trips();
+  for (int i = 0; i < 100; ++i) {
+    CUdeviceptr p = 0;
+    ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&p, 4 * kMiB, stream));
+    EXPECT_EQ(first, p);
+    ASSERT_EQ(CUDA_SUCCESS, launch(f, p, 0, stream));
+    ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(p, stream));
+  }
+  EXPECT_EQ(before, round_trips());
+  EXPECT_EQ(0u, server_->count(Opcode::memory_fence));
+}
+
+TEST_F(DeviceMemory, AnotherStreamGetsOtherMemoryUntilEverythingIsDone) {
+  start();
+  const CUfunction f = function();
+  CUstream a = nullptr, b = nullptr;
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+  ASSERT_EQ(CUDA_SUCCESS, cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr p = 0, q = 0, r = 0;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&p, 4 * kMiB, a));
+  ASSERT_EQ(CUDA_SUCCESS, launch(f, p, 0, a));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFreeAsync(p, a));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&q, 4 * kMiB, b));
+  EXPECT_NE(p, q);
+  ASSERT_EQ(CUDA_SUCCESS, cuCtxSynchronize());
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&r, 4 * kMiB, b));
+  EXPECT_EQ(p, r);
+}
+
 TEST_F(DeviceMemory, WhatIsKeptGoesBackBeforeTheProgramIsRefused) {
   std::size_t held = 0;
   start([&](FakeServer& server, const Received& record) {
