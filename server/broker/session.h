@@ -4,6 +4,9 @@
 #include "server/broker/broker.h"
 #include "transport/tls/engine.h"
 
+#include <deque>
+#include <set>
+
 namespace sluice::server {
 
 struct Broker::Client {
