@@ -66,10 +66,12 @@ void Broker::answer_memory(const std::shared_ptr<Session>& session) {
 /// False if nobody has anything.
 bool Broker::recall_others(const std::shared_ptr<Session>& session, std::uint32_t device) {
   for (const auto& [id, other] : sessions_) {
-    if (other == session || other->tenant.name != session->tenant.name || !other->is_attached ||
-        other->is_ending || ledger_.held_bytes(id, device) == 0)
+    if (other == session || other->tenant.name != session->tenant.name ||
+        ledger_.held_bytes(id, device) == 0)
       continue;
-    if (link::send_message(other->worker.link.get(), link::Recall{})) session->recalled.insert(id);
+    // One that ends gives back everything.
+    if (other->is_ending || link::send_message(other->worker.link.get(), link::Recall{}))
+      session->recalled.insert(id);
   }
   if (session->recalled.empty()) return false;
   at(Clock::now() + kRecallTime,
