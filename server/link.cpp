@@ -154,6 +154,10 @@ void fields(Io& io, Stats& m) {
 template <class Io>
 void fields(Io&, Stop&) {}
 template <class Io>
+void fields(Io&, Recall&) {}
+template <class Io>
+void fields(Io&, RecallDone&) {}
+template <class Io>
 void fields(Io& io, DataReady& m) {
   io.flag(m.is_resumable);
 }

@@ -67,6 +67,11 @@ struct Refund {
   std::uint32_t device = 0;
   std::uint64_t bytes = 0;
 };  ///< after a free or a failed allocation; no answer
+/// Another session of the tenant is short of memory of some device: the client shall give back what
+/// it keeps and does not use. RecallDone answers, behind the refunds; a client that is busy with
+/// itself may not.
+struct Recall {};
+struct RecallDone {};
 struct QueryMemory {
   std::uint32_t device = 0;
 };
@@ -88,8 +93,9 @@ struct DataReady {  ///< an encrypted data connection has proved to be the clien
 /// strangers, however many, never fill the link.
 struct ResumeTaken {};
 
-using Message = std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory,
-                             Stats, Stop, DataReady, ResumeData, ResumeTaken, TurnPart>;
+using Message =
+    std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory, Stats, Stop,
+                 DataReady, ResumeData, ResumeTaken, TurnPart, Recall, RecallDone>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

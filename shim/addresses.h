@@ -3,6 +3,7 @@
 // attributes are answered from it.
 #pragma once
 
+#include "shim/memory_pool.h"
 #include "shim/objects.h"
 
 #include <cuda.h>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -20,12 +22,13 @@ struct DeviceRange {
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   Context* context = nullptr;
-  bool is_variable = false;     ///< of a module: not to be freed
-  bool is_managed = false;      ///< the program's memory at the same address
-  std::uint64_t buffer_id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
-  CUmemoryPool pool = nullptr;  ///< CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
-  bool is_mapped = false;       ///< by cuMemMap: without a context, and neighbours are one stretch
-  CUdevice device = 0;          ///< of what is mapped
+  bool is_variable = false;                  ///< of a module: not to be freed
+  bool is_managed = false;                   ///< the program's memory at the same address
+  std::uint64_t buffer_id = 0;               ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+  CUmemoryPool pool = nullptr;               ///< CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+  std::shared_ptr<MemoryPool> of_pool = {};  ///< may outlive its handle
+  bool is_mapped = false;  ///< by cuMemMap: without a context, and neighbours are one stretch
+  CUdevice device = 0;     ///< of what is mapped
 };
 
 struct HostRange {

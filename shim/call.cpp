@@ -75,13 +75,15 @@ CUresult post_record(wire::Opcode opcode, Bytes fixed,
 }
 
 CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs,
-                     const ReplyShape& reply, std::initializer_list<OutBytes> out) noexcept {
+                     const ReplyShape& reply, std::initializer_list<OutBytes> out,
+                     std::atomic<std::uint64_t>* seq) noexcept {
   Session& current = session();
   const WaitScope waiting;
   count_bytes(payload_bytes(fixed, blobs));
   const std::uint32_t context = current_context_id();
   const CUresult result = current.pipeline().call(
-      {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs}, reply, out);
+      {.opcode = opcode, .context = context, .fixed = fixed, .blobs = blobs, .seq = seq}, reply,
+      out);
   if (is_sticky(result) && result != kSessionLost) current.note_failure(result, context);
   return traced(opcode, result);
 }
@@ -180,6 +182,9 @@ void drop_object(Kind kind, const Entry& entry) {
     case Kind::kGraph:
       delete static_cast<std::shared_ptr<Graph>*>(entry.object);
       session().graphs().free_dropped();
+      break;
+    case Kind::kPool:
+      delete static_cast<std::shared_ptr<MemoryPool>*>(entry.object);
       break;
     case Kind::kMemoryBlock:
       delete static_cast<std::shared_ptr<MemoryBlock>*>(entry.object);

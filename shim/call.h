@@ -9,7 +9,9 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <span>
@@ -41,7 +43,8 @@ struct ReplyShape {
 };
 CUresult post_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs) noexcept;
 CUresult call_record(wire::Opcode opcode, Bytes fixed, std::initializer_list<Bytes> blobs,
-                     const ReplyShape& reply, std::initializer_list<OutBytes> out) noexcept;
+                     const ReplyShape& reply, std::initializer_list<OutBytes> out,
+                     std::atomic<std::uint64_t>* seq = nullptr) noexcept;
 template <class T>
 Bytes as_bytes(const T& value) {
   return {reinterpret_cast<const std::byte*>(&value), sizeof(T)};
@@ -74,13 +77,14 @@ CUresult post(const Args& args, std::initializer_list<Bytes> blobs = {}) noexcep
   return detail::post_record(Args::kOpcode, detail::as_bytes(args), blobs);
 }
 
-/// Appends, flushes and waits for the answer; one round trip. Returns the server's CUresult.
+/// Appends, flushes and waits for the answer; one round trip. Returns the server's CUresult. `seq`
+/// gets the record's number.
 template <class Args>
 CUresult call(const Args& args, typename Args::Reply& reply,
-              std::initializer_list<Bytes> blobs = {},
-              std::initializer_list<OutBytes> out = {}) noexcept {
+              std::initializer_list<Bytes> blobs = {}, std::initializer_list<OutBytes> out = {},
+              std::atomic<std::uint64_t>* seq = nullptr) noexcept {
   return detail::call_record(Args::kOpcode, detail::as_bytes(args), blobs,
-                             detail::shape_of<Args>(reply), out);
+                             detail::shape_of<Args>(reply), out, seq);
 }
 
 /// Wire id of an application handle: null -> 0, unknown -> CUDA_ERROR_INVALID_HANDLE (contexts:

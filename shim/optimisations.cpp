@@ -15,6 +15,7 @@ constexpr Named kNames[] = {{"posted-calls", &Optimisations::posted_calls},
                             {"batching", &Optimisations::batching},
                             {"idle-flush", &Optimisations::idle_flush},
                             {"inline-payloads", &Optimisations::inline_payloads},
+                            {"arena", &Optimisations::arena},
                             {"local-queries", &Optimisations::local_queries}};
 
 }  // namespace

@@ -12,6 +12,7 @@ struct Optimisations {
   bool batching = true;         ///< records gather before they are sent
   bool idle_flush = true;       ///< a record for an idle server is sent at once
   bool inline_payloads = true;  ///< short payloads are copied into the batch
+  bool arena = true;            ///< freed device memory is kept for the next allocation
   bool local_queries = true;    ///< events and streams are asked without a round trip
 };
 

@@ -47,11 +47,15 @@ Pipeline::Pipeline(std::unique_ptr<transport::Channel> channel,
 }
 
 Pipeline::~Pipeline() {
+  end();
+}
+
+void Pipeline::end() noexcept {
   finish(std::chrono::milliseconds(200));
   stops_ = true;
   channel_->close();
   service_word_.wake();
-  if (has_service_) ::pthread_join(service_, nullptr);
+  if (has_service_.exchange(false)) ::pthread_join(service_, nullptr);
 }
 
 CUresult Pipeline::post(const Outgoing& record) noexcept {
@@ -114,9 +118,8 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
     unflushed_records_.fetch_add(1);
     if (!write(header, record)) {
       const auto status = channel_->flush();
-      lose_channel(status
-                       ? Error{ErrorCode::kPeerClosed, "the connection to the worker was closed"}
-                       : status.error());
+      lose_channel(status ? Error{ErrorCode::kPeerClosed, "the connection to the worker was closed"}
+                          : status.error());
       return kSessionLost;
     }
     traffic_.bytes_sent.fetch_add(header.bytes + record.staged_bytes, std::memory_order_relaxed);

@@ -53,6 +53,8 @@ class PushHandler {
   /// Ends what pushes have only begun; true if there was anything. Called before a reply is
   /// believed, which may imply it, and when everything that has arrived is read.
   virtual Result<bool> finish_begun() { return false; }
+  /// As expect_quiet() has asked for; on the service thread.
+  virtual void on_quiet() noexcept {}
 };
 
 /// A condition that a push makes true.
@@ -75,6 +77,7 @@ class Pipeline final : private wire::RecordHandler {
   static constexpr std::size_t kFlushBytes = 8 * 1024;
   static constexpr std::uint32_t kFlushRecords = 64;
   static constexpr std::chrono::microseconds kFlushDelay{50};
+  static constexpr std::chrono::milliseconds kQuietTime{100};
   /// Every wait looks again at least this often whether the session still lives.
   static constexpr std::chrono::milliseconds kRecheck{50};
 
@@ -106,16 +109,23 @@ class Pipeline final : private wire::RecordHandler {
   void expect() noexcept;
   void fulfilled() noexcept { expected_.fetch_sub(1, std::memory_order_acq_rel); }
 
+  /// on_quiet() shall be called once nothing has been posted for kQuietTime, or at once.
+  enum class Quiet { kNever, kLater, kNow };
+  void expect_quiet(Quiet when = Quiet::kLater) noexcept;
+
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_.load(std::memory_order_acquire); }
   /// Ends the session for good: one log line, everyone who waits returns.
   void lose(const Error& why) noexcept;
   /// Says goodbye if that is possible within `limit`; pending work is abandoned. Later calls find
   /// the session lost.
   void finish(std::chrono::milliseconds limit) noexcept;
+  /// Says goodbye and ends the service thread: nothing is called back any more.
+  void end() noexcept;
   /// In a forked child: gives up the descriptors without a word to the peer.
   void abandon_in_child() noexcept;
 
   [[nodiscard]] const Optimisations& optimisations() const { return optimisations_; }
+  [[nodiscard]] bool is_strict() const { return is_strict_; }
   [[nodiscard]] const Traffic& traffic() const { return traffic_; }
   /// Memory that the worker sees as well, if the transport has some.
   [[nodiscard]] std::span<std::byte> staging() const { return channel_->staging(); }
@@ -170,6 +180,8 @@ class Pipeline final : private wire::RecordHandler {
   void start_service() noexcept;
   void serve() noexcept;
   void rest(std::uint32_t seen, int quiet_rounds) noexcept;
+  bool rest_until_quiet(std::uint32_t seen) noexcept;
+  void be_quiet() noexcept;
   bool flush_overdue() noexcept;
   void watch_while_blocked() noexcept;
   [[nodiscard]] bool expects_pushes() const noexcept;
@@ -201,6 +213,7 @@ class Pipeline final : private wire::RecordHandler {
 
   std::atomic<bool> is_lost_{false};
   std::atomic<int> expected_{0};
+  std::atomic<Quiet> expects_quiet_{Quiet::kNever};
   Traffic traffic_;
 
   std::atomic<bool> has_service_{false};

@@ -73,6 +73,7 @@ void Pipeline::serve() noexcept {
     const bool is_left_pending = flush_overdue();
     const bool has_read = read_expected();
     if (expects_pushes()) check_life_line();
+    if (expects_quiet_.load() == Quiet::kNow) be_quiet();
     quiet_rounds = is_left_pending || has_read ? 0 : quiet_rounds + 1;
     if (is_left_pending) {
       // What is overdue belongs to somebody who appends, or is held back by a slow worker: looking
@@ -91,16 +92,39 @@ void Pipeline::serve() noexcept {
 }
 
 void Pipeline::rest(std::uint32_t seen, int quiet_rounds) noexcept {
+  bool is_quiet = false;
   service_sleeps_.store(true);
-  const bool has_nothing =
-      unflushed_records_.load() == 0 && !says_goodbye_.load() && !stops_.load();
+  const bool has_nothing = unflushed_records_.load() == 0 && !says_goodbye_.load() &&
+                           !stops_.load() && expects_quiet_.load() != Quiet::kNow;
   if (has_nothing && expects_pushes()) {
     service_word_.wait(seen,
                        Clock::now() + (quiet_rounds < kShortTicksMax ? kReadTick : kReadTickLong));
+  } else if (has_nothing && expects_quiet_.load() == Quiet::kLater) {
+    is_quiet = rest_until_quiet(seen);
   } else if (has_nothing) {
     service_word_.wait(seen);
   }
   service_sleeps_.store(false);
+  if (is_quiet) be_quiet();
+}
+
+void Pipeline::be_quiet() noexcept {
+  expects_quiet_ = Quiet::kNever;
+  if (!is_lost()) pushes_.on_quiet();
+}
+
+/// Whether nothing came for as long as that.
+bool Pipeline::rest_until_quiet(std::uint32_t seen) noexcept {
+  const auto deadline = Clock::now() + kQuietTime;
+  while (service_word_.value() == seen && Clock::now() < deadline)
+    service_word_.wait(seen, deadline);
+  return service_word_.value() == seen;
+}
+
+void Pipeline::expect_quiet(Quiet when) noexcept {
+  Quiet known = expects_quiet_.load(std::memory_order_relaxed);
+  while (known < when)
+    if (expects_quiet_.compare_exchange_weak(known, when)) return nudge_service();
 }
 
 bool Pipeline::flush_overdue() noexcept {

@@ -111,4 +111,12 @@ inline CUresult or_deferred(CUresult result) noexcept {
   return result == CUDA_SUCCESS ? session().deferred().take() : result;
 }
 
+/// call() of something that takes device memory beside the arenas: what these keep makes room.
+template <class Args>
+CUresult call_with_spare(const Args& args, typename Args::Reply& reply) noexcept {
+  const CUresult result = call(args, reply);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !session().memory().give_back_spare()) return result;
+  return call(args, reply);
+}
+
 }  // namespace sluice::shim

@@ -21,6 +21,7 @@ Session::Session(Connection connection, std::optional<std::string_view> visible_
                 optimisations_from_environment(), LifeLine::heartbeat_of(welcome_),
                 std::move(connection.resumable)),
       transfers_(pipeline_, deferred_),
+      memory_(pipeline_, devices_),
       completions_(pipeline_),
       host_functions_(pipeline_),
       graphs_(pipeline_, transfers_, host_functions_),
@@ -59,6 +60,12 @@ Context* Session::primary_context(CUdevice device) {
     slot = made;
   }
   return slot;
+}
+
+bool Session::has_one_context() {
+  std::lock_guard lock(contexts_mutex_);
+  return std::count_if(contexts_.begin(), contexts_.end(),
+                       [](const Context& known) { return known.is_alive.load(); }) == 1;
 }
 
 void Session::note_failure(CUresult result, std::uint32_t context) noexcept {
@@ -129,6 +136,12 @@ Status Session::on_push(const wire::RecordHeader& header, Bytes body) {
     }
     case wire::Opcode::shadow_data:
       return shadows_.on_data(body);
+    case wire::Opcode::memory_fence_done:
+      memory_.on_fence_done(header.seq);
+      return {};
+    case wire::Opcode::memory_recall:
+      memory_.on_recall();
+      return {};
     case wire::Opcode::graph_done:
       return graphs_.on_done(header, body);
     case wire::Opcode::failure: {

@@ -6,6 +6,7 @@
 #include "shim/capture.h"
 #include "shim/completions.h"
 #include "shim/connect.h"
+#include "shim/device_memory.h"
 #include "shim/devices.h"
 #include "shim/errors.h"
 #include "shim/graphs.h"
@@ -24,9 +25,13 @@ namespace sluice::shim {
 class Session final : private PushHandler {
  public:
   Session(Connection connection, std::optional<std::string_view> visible_devices, bool is_strict);
+  ~Session() override { pipeline_.end(); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   [[nodiscard]] Pipeline& pipeline() { return pipeline_; }
   [[nodiscard]] Transfers& transfers() { return transfers_; }
+  [[nodiscard]] DeviceMemory& memory() { return memory_; }
   [[nodiscard]] Completions& completions() { return completions_; }
   [[nodiscard]] HostFunctions& host_functions() { return host_functions_; }
   [[nodiscard]] Graphs& graphs() { return graphs_; }
@@ -46,6 +51,8 @@ class Session final : private PushHandler {
   DevicePools& device_pools(CUdevice device) {
     return device_pools_[static_cast<std::size_t>(device)];
   }
+  /// What completes in it completes everywhere.
+  [[nodiscard]] bool has_one_context();
   std::mutex& contexts_mutex() { return contexts_mutex_; }
   std::uint32_t next_context_id() { return ++last_context_id_; }
 
@@ -56,6 +63,7 @@ class Session final : private PushHandler {
  private:
   Status on_push(const wire::RecordHeader& header, Bytes body) override;
   Result<bool> finish_begun() override { return transfers_.finish_fetches(); }
+  void on_quiet() noexcept override { memory_.on_quiet(); }
   /// Whoever waits for what a failed record should have brought gets the failure instead.
   void resolve(wire::Opcode opcode, std::uint64_t seq, CUresult result);
 
@@ -71,6 +79,7 @@ class Session final : private PushHandler {
   std::deque<DevicePools> device_pools_;
   Pipeline pipeline_;
   Transfers transfers_;
+  DeviceMemory memory_;
   Completions completions_;
   HostFunctions host_functions_;
   Graphs graphs_;

@@ -155,6 +155,15 @@ class Broker final : public control::Administration {
   void report(const Session& session);
   /// The tenant's settings as they are now; if it was removed, as they were.
   [[nodiscard]] const config::Tenant& tenant_of(const Session& session) const;
+  /// What a worker asks the ledger, and what it tells it.
+  void on_memory(const std::shared_ptr<Session>& session, const link::Message& message);
+  void answer_memory(const std::shared_ptr<Session>& session);
+  bool charge(Session& session, const link::Charge& charge);
+  bool recall_others(const std::shared_ptr<Session>& session, std::uint32_t device);
+  void on_recalled(const Session& session);
+  void settle_memory(const std::shared_ptr<Session>& session);
+  void retry_memory(const std::string& tenant);
+  void send_answer(Session& session, std::uint32_t device, bool is_granted);
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
   [[nodiscard]] std::string resume_refusal(const Client& client, const wire::Resume& resume) const;

@@ -41,6 +41,11 @@ std::uint64_t Ledger::used_bytes(std::uint32_t device) const {
   return sum;
 }
 
+std::uint64_t Ledger::held_bytes(std::uint64_t session, std::uint32_t device) const {
+  const auto found = by_session_.find({session, device});
+  return found != by_session_.end() ? found->second : 0;
+}
+
 std::uint64_t Ledger::held_bytes(std::uint64_t session) const {
   std::uint64_t sum = 0;
   for (auto held = by_session_.lower_bound({session, 0});

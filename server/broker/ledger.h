@@ -23,6 +23,8 @@ class Ledger {
   [[nodiscard]] std::uint64_t used_bytes(const std::string& tenant, std::uint32_t device) const;
   /// By all tenants.
   [[nodiscard]] std::uint64_t used_bytes(std::uint32_t device) const;
+  /// By one session.
+  [[nodiscard]] std::uint64_t held_bytes(std::uint64_t session, std::uint32_t device) const;
   /// By one session, on all devices.
   [[nodiscard]] std::uint64_t held_bytes(std::uint64_t session) const;
 

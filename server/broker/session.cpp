@@ -113,17 +113,6 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
     ::kill(session->worker.pid, SIGKILL);
     return;
   }
-  const auto answer = [&](std::uint32_t device, bool is_granted) {
-    const auto sent = link::send_message(
-        session->worker.link.get(),
-        link::Answer{is_granted, ledger_.used_bytes(session->tenant.name, device),
-                     limit_of(*session, device)});
-    // A worker that asks and does not read must not hold up the others.
-    if (sent) return;
-    SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session->id,
-                     session->tenant.name, sent.error().message);
-    ::kill(session->worker.pid, SIGKILL);
-  };
   if (auto* ready = std::get_if<link::Ready>(&received->message)) {
     on_ready(session, *ready);
   } else if (const auto* failed = std::get_if<link::Failed>(&received->message)) {
@@ -132,13 +121,6 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
       if (client->fd.valid()) refuse(client, wire::RefusalCode::kServer, failed->message);
     }
     end_session(session);
-  } else if (const auto* charge = std::get_if<link::Charge>(&received->message)) {
-    answer(charge->device, ledger_.charge(session->id, session->tenant.name, charge->device,
-                                          charge->bytes, limit_of(*session, charge->device)));
-  } else if (const auto* refund = std::get_if<link::Refund>(&received->message)) {
-    ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
-  } else if (const auto* query = std::get_if<link::QueryMemory>(&received->message)) {
-    answer(query->device, true);
   } else if (const auto* data = std::get_if<link::DataReady>(&received->message)) {
     session->is_attached = true;
     session->is_resumable = data->is_resumable;
@@ -147,6 +129,8 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
     pass_candidate(*session);
   } else if (const auto* stats = std::get_if<link::Stats>(&received->message)) {
     on_stats(*session, *stats);
+  } else {
+    on_memory(session, received->message);
   }
 }
 
@@ -228,6 +212,7 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
   ::waitpid(session->worker.pid, &status, 0);
   unwatch(session->worker.pidfd.get());
   ledger_.drop(session->id, session->tenant.name);
+  on_recalled(*session);
   turns_->detach(session->id);
   sessions_.erase(session->id);
   if (status != 0 && !session->is_ending) {

@@ -4,6 +4,9 @@
 #include "server/broker/broker.h"
 #include "transport/tls/engine.h"
 
+#include <deque>
+#include <set>
+
 namespace sluice::server {
 
 struct Broker::Client {
@@ -37,6 +40,11 @@ struct Broker::Session {
   /// at a time, and judges.
   std::deque<Fd> candidates;
   bool is_candidate_under_way = false;
+  /// Of its worker, not answered yet: the first waits until other sessions of the tenant have given
+  /// back what they do not use.
+  std::deque<link::Message> memory_questions;
+  std::set<std::uint64_t> recalled;  ///< those that have not answered
+  std::uint64_t recalls = 0;         ///< numbers them, for their time limit
 };
 
 }  // namespace sluice::server

@@ -33,8 +33,7 @@ CUresult create(const DriverTable& driver, CUdevice device, unsigned flags, bool
 /// Everything the context still had was freed with it. memory_mutex is held.
 void refund_context(Worker& worker, CUcontext context) {
   for (auto a = worker.allocations.begin(); a != worker.allocations.end();) {
-    // Memory of pools belongs to the device.
-    if (a->second.context == context && a->second.pool == nullptr) {
+    if (a->second.context == context) {
       worker.refund(a->second);
       a = worker.allocations.erase(a);
     } else {

@@ -24,9 +24,7 @@ CUresult allocate(Worker& worker, std::uint32_t device, CUcontext context, std::
   if (bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t charge =
       (bytes + kChargeGranularity - 1) / kChargeGranularity * kChargeGranularity;
-  if (!worker.ledger().charge(device, charge).is_granted &&
-      !(worker.pools().release(device) && worker.ledger().charge(device, charge).is_granted))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!worker.ledger().charge(device, charge).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = worker.driver().cuMemAlloc_v2(out, bytes);
   if (result != CUDA_SUCCESS) {
     worker.ledger().refund(device, charge);
@@ -49,29 +47,6 @@ CUresult handle(Call& call, const wire::cuMemAlloc_v2& args, wire::cuMemAlloc_v2
         CUdeviceptr p = 0;
         const CUresult result = allocate(worker, device, context, bytes, &p);
         r.dptr = p;
-        return result;
-      });
-}
-
-CUresult handle(Call& call, const wire::cuMemAllocPitch_v2& args,
-                wire::cuMemAllocPitch_v2::Reply& reply) {
-  constexpr std::uint64_t kPitchAlign = 512;
-  if (args.WidthInBytes == 0 || args.Height == 0 || args.WidthInBytes > (std::uint64_t{1} << 40) ||
-      args.Height > (std::uint64_t{1} << 40))
-    return CUDA_ERROR_INVALID_VALUE;
-  Worker& worker = call.worker();
-  const std::uint64_t pitch = (args.WidthInBytes + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
-  const std::uint64_t height = args.Height;
-  return behind_frees<wire::cuMemAllocPitch_v2>(
-      call, reply,
-      [&worker, device = worker.current_device(), context = worker.current(), pitch, height](
-          CUresult before, wire::cuMemAllocPitch_v2::Reply& r) {
-        if (before != CUDA_SUCCESS) return before;
-        if (height > (std::uint64_t{1} << 47) / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
-        CUdeviceptr p = 0;
-        const CUresult result = allocate(worker, device, context, pitch * height, &p);
-        r.dptr = p;
-        r.pPitch = pitch;
         return result;
       });
 }
@@ -101,6 +76,19 @@ CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::
         --worker.pending_frees;
         return result;
       }));
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::memory_fence&, wire::memory_fence::Reply&) {
+  Worker& worker = call.worker();
+  worker.after_all_work([&worker, request = call.header()] {
+    worker.outbox().push(wire::memory_fence_done{}, request, CUDA_SUCCESS);
+  });
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::memory_recalled&, wire::memory_recalled::Reply&) {
+  call.worker().ledger().recalled();
   return CUDA_SUCCESS;
 }
 

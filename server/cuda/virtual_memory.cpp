@@ -66,10 +66,7 @@ CUresult handle(Call& call, const wire::vm_create& args, wire::vm_create::Reply&
   if (args.bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(worker.memory_mutex);
   if (args.block == 0 || worker.blocks.contains(args.block)) return CUDA_ERROR_INVALID_VALUE;
-  if (!worker.ledger().charge(args.device, args.bytes).is_granted &&
-      !(worker.pools().release(args.device) &&
-        worker.ledger().charge(args.device, args.bytes).is_granted))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!worker.ledger().charge(args.device, args.bytes).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
   Worker::Block block{.bytes = args.bytes, .device = args.device};
   if (const CUresult bad = driver.cuMemCreate(&block.handle, args.bytes, &properties, 0)) {
     worker.ledger().refund(args.device, args.bytes);

@@ -41,6 +41,7 @@ void BrokerLedger::read() {
     if (const auto* answer = std::get_if<link::Answer>(&received->message)) take_answer(*answer);
     if (const auto* resume = std::get_if<link::ResumeData>(&received->message))
       take_resume(*received, *resume);
+    if (std::holds_alternative<link::Recall>(received->message) && on_recall_) on_recall_();
     if (std::holds_alternative<link::Stop>(received->message)) {
       finish();
       return on_broker_gone_();

@@ -32,6 +32,8 @@ class BrokerLedger final : public LedgerLink {
   /// `on_resume` gets the connections that are to replace the data connection.
   void start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone,
              OnResume on_resume = {});
+  /// Before start(): called when the client shall give back memory that it keeps.
+  void on_recall(std::function<void()> action) { on_recall_ = std::move(action); }
   /// Sends the last statistics and stops reporting. Two threads may call it; both return
   /// afterwards.
   void finish();
@@ -39,6 +41,7 @@ class BrokerLedger final : public LedgerLink {
   Usage charge(std::uint32_t device, std::uint64_t bytes) override;
   void refund(std::uint32_t device, std::uint64_t bytes) override;
   Usage query(std::uint32_t device) override;
+  void recalled() override { static_cast<void>(link::send_message(fd_, link::RecallDone{})); }
 
  private:
   /// A question and its answer. Who stops waiting leaves it in line, so that the answers after it
@@ -59,7 +62,7 @@ class BrokerLedger final : public LedgerLink {
   int fd_;
   std::chrono::milliseconds answer_time_;
   std::function<link::Stats()> stats_;
-  std::function<void()> on_broker_gone_;
+  std::function<void()> on_broker_gone_, on_recall_;
   OnResume on_resume_;
   std::mutex send_mutex_;  ///< questions are in line in the order in which they are sent
   std::mutex mutex_;       ///< guards what follows

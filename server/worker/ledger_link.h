@@ -21,6 +21,8 @@ class LedgerLink {
   virtual Usage charge(std::uint32_t device, std::uint64_t bytes) = 0;
   virtual void refund(std::uint32_t device, std::uint64_t bytes) = 0;
   virtual Usage query(std::uint32_t device) = 0;
+  /// The client has given back what it kept, as it was asked to.
+  virtual void recalled() {}
 };
 
 /// A ledger of one process, for engines that run without a broker.

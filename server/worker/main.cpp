@@ -50,6 +50,7 @@ Status serve(const link::Start& start, TurnParts parts) {
     SLUICE_CHECK(worker.device_output().take_stdout());
     worker.completer().flush_prints();
   }
+  ledger.on_recall([&worker] { worker.recall_memory(); });
   ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); },
                [&resumption](Fd socket, const link::ResumeData& data) {
                  resumption.take(std::move(socket), data.is_encrypted);

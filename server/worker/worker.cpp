@@ -37,7 +37,6 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       staging_(driver),
       shared_staging_(driver, channel_->staging()),
       meter_(driver),
-      pools_(driver, ledger),
       upload_order_(driver),
       shadows_(driver, outbox_),
       device_output_(outbox_),
@@ -67,11 +66,7 @@ void Worker::note_allocation(CUdeviceptr address, const Allocation& allocation) 
 
 void Worker::refund(const Allocation& allocation) {
   memory_bytes -= allocation.charged_bytes;
-  if (allocation.pool != nullptr) {
-    pools_.freed(allocation.pool, allocation.device, allocation.charged_bytes);
-  } else {
-    ledger_.refund(allocation.device, allocation.charged_bytes);
-  }
+  ledger_.refund(allocation.device, allocation.charged_bytes);
 }
 
 std::uint32_t Worker::current_device() {
@@ -301,6 +296,13 @@ void Worker::destroy_finished_streams() {
     if (result != CUDA_SUCCESS)
       SLUICE_LOG_DEBUG("driver", "cuStreamDestroy result={}", static_cast<int>(result));
   }
+}
+
+void Worker::recall_memory() {
+  completer_.post([this](CUresult) {
+    outbox_.push(wire::memory_recall{}, wire::RecordHeader{}, CUDA_SUCCESS);
+    outbox_.flush();
+  });
 }
 
 link::Stats Worker::stats() const {

@@ -17,7 +17,6 @@
 #include "server/worker/launch_gate.h"
 #include "server/worker/ledger_link.h"
 #include "server/worker/outbox.h"
-#include "server/worker/pools.h"
 #include "server/worker/shadows.h"
 #include "server/worker/shared_staging.h"
 #include "server/worker/staging.h"
@@ -61,6 +60,8 @@ class Worker final : private wire::RecordHandler {
   /// they also measure it exactly; or this does, before it issues a command.
   enum class HeldBy { kDriver, kWorker };
   void use_turns(Turns& turns, HeldBy by);
+  /// Any thread: asks the client for memory that it keeps.
+  void recall_memory();
   /// Any thread.
   [[nodiscard]] link::Stats stats() const;
 
@@ -80,7 +81,6 @@ class Worker final : private wire::RecordHandler {
   LedgerLink& ledger() { return ledger_; }
   GpuMeter& meter() { return meter_; }
   UploadOrder& upload_order() { return upload_order_; }
-  PoolCharges& pools() { return pools_; }
   Shadows& shadows() { return shadows_; }
   DeviceOutput& device_output() { return device_output_; }
   [[nodiscard]] CUcontext current() const { return current_; }
@@ -123,7 +123,6 @@ class Worker final : private wire::RecordHandler {
     std::uint32_t device;
     std::uint64_t charged_bytes;
     CUcontext context;
-    CUmemoryPool pool = nullptr;  ///< of which it is a part: its charge goes back there
   };
   std::map<CUdeviceptr, Allocation> allocations;
   /// Counts what an allocation takes / gives its charge back. memory_mutex is held.
@@ -178,7 +177,6 @@ class Worker final : private wire::RecordHandler {
   StagingPool staging_;
   SharedStaging shared_staging_;
   GpuMeter meter_;
-  PoolCharges pools_;
   UploadOrder upload_order_;
   Shadows shadows_;
   DeviceOutput device_output_;

@@ -39,6 +39,7 @@ CUresult destroy_on_server(Context& context, bool is_reset) {
   context.is_alive = false;
   context.wire_id = 0;  // it may stay current: what needs no context is not to name this one
   session().addresses().remove_context(context);
+  session().memory().forget(context);
   handles().remove_owned(context.serial, &drop_object);
   return is_sticky(result) ? CUDA_SUCCESS : result;
 }
@@ -222,7 +223,10 @@ SLUICE_API cuCtxSynchronize() {
   if (const CUresult bad = session().captures().refuse_wait(*current_context())) return bad;
   const wire::cuCtxSynchronize args{};
   wire::cuCtxSynchronize::Reply reply{};
-  return or_deferred(call(args, reply));
+  std::atomic<std::uint64_t> seq{0};
+  const CUresult result = call(args, reply, {}, {}, &seq);
+  if (result == CUDA_SUCCESS && session().has_one_context()) session().memory().completed(seq);
+  return or_deferred(result);
 }
 
 SLUICE_API cuCtxSynchronize_v2(CUcontext ctx) {

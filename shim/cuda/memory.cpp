@@ -1,5 +1,5 @@
-// Device memory is the worker's, pinned host memory is the application's own: the address map knows
-// both.
+// Device memory is the worker's (shim/device_memory), pinned host memory is the application's own:
+// the address map knows both.
 #include "protocol/memory.h"
 
 #include "shim/api.h"
@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 using namespace sluice;
@@ -14,9 +15,12 @@ using namespace sluice::shim;
 
 namespace {
 
-void remember(CUdeviceptr base, std::size_t bytes) {
+CUresult allocate(CUdeviceptr* out, std::size_t bytes) {
+  Context* context = current_context();
+  if (const CUresult failed = session().memory().allocate(*context, bytes, out)) return failed;
   session().addresses().add_device(
-      {.base = base, .bytes = bytes, .context = current_context(), .buffer_id = 0});
+      {.base = *out, .bytes = bytes, .context = context, .buffer_id = 0});
+  return CUDA_SUCCESS;
 }
 
 std::size_t in_pages(std::size_t bytes) {
@@ -86,13 +90,7 @@ SLUICE_API cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t, un
 SLUICE_API cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   if (const CUresult refused = enter(wire::Fn::cuMemAlloc_v2)) return refused;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuMemAlloc_v2 args{};
-  args.bytesize = bytesize;
-  wire::cuMemAlloc_v2::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
-  remember(reply.dptr, bytesize);
-  *dptr = reply.dptr;
-  return CUDA_SUCCESS;
+  return allocate(dptr, bytesize);
 }
 
 SLUICE_API cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
@@ -102,15 +100,13 @@ SLUICE_API cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInB
     return CUDA_ERROR_INVALID_VALUE;
   if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
     return CUDA_ERROR_INVALID_VALUE;
-  wire::cuMemAllocPitch_v2 args{};
-  args.WidthInBytes = WidthInBytes;
-  args.Height = Height;
-  args.ElementSizeBytes = ElementSizeBytes;
-  wire::cuMemAllocPitch_v2::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
-  remember(reply.dptr, reply.pPitch * Height);
-  *dptr = reply.dptr;
-  *pPitch = reply.pPitch;
+  constexpr std::size_t kPitchAlign = 512;
+  constexpr std::size_t kExtentMax = std::size_t{1} << 40;
+  if (WidthInBytes > kExtentMax || Height > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
+  const std::size_t pitch = (WidthInBytes + kPitchAlign - 1) / kPitchAlign * kPitchAlign;
+  if (Height > (std::size_t{1} << 47) / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult failed = allocate(dptr, pitch * Height)) return failed;
+  *pPitch = pitch;
   return CUDA_SUCCESS;
 }
 
@@ -120,11 +116,10 @@ SLUICE_API cuMemFree_v2(CUdeviceptr dptr) {
   const auto known = session().addresses().device(dptr);
   if (!known || known->base != dptr || known->is_variable) return CUDA_ERROR_INVALID_VALUE;
   if (known->is_managed) return free_managed(*known);
-  // Taken out before the free is posted: another thread may be given the same address from then on.
-  session().addresses().remove_device(dptr);
-  wire::cuMemFree_v2 args{};
-  args.dptr = dptr;
-  return post(args);
+  // Taken out before it is freed: another thread may be given the same address from then on.
+  if (!session().addresses().remove_device(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (known->of_pool != nullptr) known->of_pool->give(known->bytes);
+  return session().memory().free(*known->context, dptr);
 }
 
 SLUICE_API cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -133,7 +128,9 @@ SLUICE_API cuMemGetInfo_v2(size_t* free, size_t* total) {
   const wire::cuMemGetInfo_v2 args{};
   wire::cuMemGetInfo_v2::Reply reply{};
   if (const CUresult failed = call(args, reply)) return failed;
-  *free = reply.free;
+  // What is kept for the next allocation is free to the program.
+  *free = std::min<std::size_t>(
+      reply.free + session().memory().spare_bytes(current_context()->device), reply.total);
   *total = reply.total;
   return CUDA_SUCCESS;
 }

@@ -1,34 +1,35 @@
-// Stream-ordered memory. Which pool is a device's current one is known here; the pools themselves
-// are the driver's.
-#include "protocol/memory_pool.h"
-
+// Stream-ordered memory. Pools are names and figures: the memory comes from the context's arena and
+// goes back there in stream order (shim/device_memory).
 #include "shim/api.h"
 
-#include <array>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 using namespace sluice;
 using namespace sluice::shim;
 
 namespace {
 
-/// The device of a pool is behind its handle, as its number plus one.
-CUdevice device_of(const Entry& pool) {
-  return static_cast<CUdevice>(reinterpret_cast<std::uintptr_t>(pool.object)) - 1;
-}
+using PoolRef = std::shared_ptr<MemoryPool>;
 
-CUmemoryPool publish_pool(std::uint64_t id, CUdevice device) {
+CUmemoryPool publish_pool(CUdevice device, std::uint64_t max_bytes) {
+  auto pool = std::make_shared<MemoryPool>();
+  pool->device = device;
+  pool->max_bytes = max_bytes;
   Entry entry;
-  entry.id = id;
-  entry.object = reinterpret_cast<void*>(static_cast<std::uintptr_t>(device) + 1);
+  entry.id = reserve_id();
+  entry.object = new PoolRef(std::move(pool));
   return new_handle<CUmemoryPool>(entry);
 }
 
-CUresult find_pool(CUmemoryPool handle, Entry* entry) {
-  return handle != nullptr && handles().find(Kind::kPool, handle_bits(handle), entry)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+CUresult find_pool(CUmemoryPool handle, PoolRef* pool) {
+  Entry entry;
+  if (handle == nullptr || !handles().find(Kind::kPool, handle_bits(handle), &entry))
+    return CUDA_ERROR_INVALID_VALUE;
+  *pool = *static_cast<PoolRef*>(entry.object);
+  return CUDA_SUCCESS;
 }
 
 CUresult enter_device(wire::Fn fn, CUdevice device) {
@@ -44,14 +45,7 @@ CUresult enter_device(wire::Fn fn, CUdevice device) {
 CUresult default_pool(CUdevice device, CUmemoryPool* out) {
   DevicePools& pools = session().device_pools(device);
   std::lock_guard lock(pools.mutex);
-  if (pools.standard == nullptr) {
-    wire::pool_default args{};
-    args.pool = reserve_id();
-    args.device = session().devices().ordinal(device);
-    wire::pool_default::Reply reply{};
-    if (const CUresult failed = call(args, reply)) return failed;
-    pools.standard = publish_pool(args.pool, device);
-  }
+  if (pools.standard == nullptr) pools.standard = publish_pool(device, 0);
   *out = pools.standard;
   return CUDA_SUCCESS;
 }
@@ -69,9 +63,9 @@ CUresult current_pool(CUdevice device, CUmemoryPool* out) {
 }
 
 CUresult set_current_pool(CUdevice device, CUmemoryPool handle) {
-  Entry entry;
-  if (const CUresult bad = find_pool(handle, &entry)) return bad;
-  if (device_of(entry) != device) return CUDA_ERROR_INVALID_VALUE;
+  PoolRef pool;
+  if (const CUresult bad = find_pool(handle, &pool)) return bad;
+  if (pool->device != device) return CUDA_ERROR_INVALID_VALUE;
   DevicePools& pools = session().device_pools(device);
   std::lock_guard lock(pools.mutex);
   pools.current = handle;
@@ -85,24 +79,27 @@ CUresult check_location(const CUmemLocation* location, CUmemAllocationType type)
              : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream handle) {
+CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUmemoryPool handle, CUstream in) {
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Entry entry;
-  if (const CUresult bad = find_pool(pool, &entry)) return bad;
+  PoolRef pool;
+  if (const CUresult bad = find_pool(handle, &pool)) return bad;
   Stream* stream = nullptr;
-  if (const CUresult bad = find_stream(handle, &stream)) return bad;
+  if (const CUresult bad = find_stream(in, &stream)) return bad;
   // Memory nodes of graphs are not carried.
   if (stream->is_capturing.load()) return unsupported(thread_state().fn);
-  if (const CUresult bad = use_stream(handle, &stream)) return bad;
-  wire::pool_alloc args{};
-  args.pool = entry.id;
-  args.bytes = bytes;
-  args.stream = stream->id;
-  wire::pool_alloc::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
-  session().addresses().add_device(
-      {.base = reply.address, .bytes = bytes, .context = current_context(), .pool = pool});
-  *out = reply.address;
+  Context* context = current_context();
+  // Memory of another device than the current context's.
+  if (pool->device != context->device) return unsupported(thread_state().fn);
+  if (bytes > SIZE_MAX / 2 || !pool->take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult failed = session().memory().allocate(*context, bytes, out, stream->id)) {
+    pool->give(bytes);
+    return failed;
+  }
+  session().addresses().add_device({.base = *out,
+                                    .bytes = bytes,
+                                    .context = context,
+                                    .pool = handle,
+                                    .of_pool = std::move(pool)});
   return CUDA_SUCCESS;
 }
 
@@ -149,31 +146,25 @@ SLUICE_API cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) 
     return unsupported(wire::Fn::cuMemPoolCreate);
   const CUdevice device = poolProps->location.id;
   if (const CUresult bad = enter_device(wire::Fn::cuMemPoolCreate, device)) return bad;
-  wire::pool_create args{};
-  args.pool = reserve_id();
-  args.max_bytes = poolProps->maxSize;
-  args.device = session().devices().ordinal(device);
-  wire::pool_create::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
-  *pool = publish_pool(args.pool, device);
-  return CUDA_SUCCESS;
+  *pool = publish_pool(device, poolProps->maxSize);
+  return *pool != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SLUICE_API cuMemPoolDestroy(CUmemoryPool pool) {
   if (const CUresult refused = enter_needing(wire::Fn::cuMemPoolDestroy, wire::Needs::kInit))
     return refused;
-  Entry entry;
-  if (const CUresult bad = find_pool(pool, &entry)) return bad;
+  PoolRef known;
+  if (const CUresult bad = find_pool(pool, &known)) return bad;
   {
-    DevicePools& pools = session().device_pools(device_of(entry));
+    DevicePools& pools = session().device_pools(known->device);
     std::lock_guard lock(pools.mutex);
     if (pool == pools.standard) return CUDA_ERROR_INVALID_VALUE;
     if (pool == pools.current) pools.current = nullptr;
   }
+  Entry entry;
   if (!handles().remove(Kind::kPool, handle_bits(pool), &entry)) return CUDA_ERROR_INVALID_VALUE;
-  wire::pool_destroy args{};
-  args.pool = entry.id;
-  return post(args);
+  drop_object(Kind::kPool, entry);
+  return CUDA_SUCCESS;
 }
 
 SLUICE_API cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
@@ -198,85 +189,96 @@ SLUICE_API cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   Stream* stream = nullptr;
   if (const CUresult bad = find_stream(hStream, &stream)) return bad;
   if (stream->is_capturing.load()) return unsupported(wire::Fn::cuMemFreeAsync);
-  if (const CUresult bad = use_stream(hStream, &stream)) return bad;
-  session().addresses().remove_device(dptr);
-  wire::cuMemFreeAsync args{};
-  args.dptr = dptr;
-  args.hStream = stream->id;
-  return post(args);
+  if (!session().addresses().remove_device(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (known->of_pool != nullptr) known->of_pool->give(known->bytes);
+  return session().memory().free(*known->context, dptr, stream->id);
 }
 
-SLUICE_API cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+SLUICE_API cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
   if (const CUresult refused = enter_needing(wire::Fn::cuMemPoolTrimTo, wire::Needs::kInit))
     return refused;
-  Entry entry;
-  if (const CUresult bad = find_pool(pool, &entry)) return bad;
-  wire::pool_trim args{};
-  args.pool = entry.id;
-  args.keep_bytes = minBytesToKeep;
-  wire::pool_trim::Reply reply{};
-  return call(args, reply);
+  PoolRef known;
+  if (const CUresult bad = find_pool(pool, &known)) return bad;
+  session().memory().trim();
+  return CUDA_SUCCESS;
 }
-
-namespace {
-
-bool is_int(CUmemPool_attribute attribute) {
-  switch (attribute) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool is_known(CUmemPool_attribute attribute) {
-  return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
-         attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
-}
-
-}  // namespace
 
 SLUICE_API cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
   if (const CUresult refused = enter_needing(wire::Fn::cuMemPoolSetAttribute, wire::Needs::kInit))
     return refused;
-  Entry entry;
-  if (const CUresult bad = find_pool(pool, &entry)) return bad;
-  if (value == nullptr || !is_known(attr)) return CUDA_ERROR_INVALID_VALUE;
-  wire::pool_set args{};
-  args.pool = entry.id;
-  args.attribute = static_cast<std::uint32_t>(attr);
-  std::memcpy(&args.value, value, is_int(attr) ? sizeof(int) : sizeof(cuuint64_t));
-  wire::pool_set::Reply reply{};
-  return call(args, reply);
+  PoolRef known;
+  if (const CUresult bad = find_pool(pool, &known)) return bad;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(known->mutex);
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      std::memcpy(&known->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], value,
+                  sizeof(int));
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      std::memcpy(&known->release_threshold, value, sizeof(cuuint64_t));
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
+      cuuint64_t reset = 1;  // "it is an error to set this attribute to a non-zero value"
+      std::memcpy(&reset, value, sizeof reset);
+      if (reset != 0) return CUDA_ERROR_INVALID_VALUE;
+      if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        known->used_bytes_high = known->used_bytes;
+      else
+        known->reserved_bytes_high = known->reserved_bytes();
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 SLUICE_API cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
   if (const CUresult refused = enter_needing(wire::Fn::cuMemPoolGetAttribute, wire::Needs::kInit))
     return refused;
-  Entry entry;
-  if (const CUresult bad = find_pool(pool, &entry)) return bad;
-  if (value == nullptr || !is_known(attr)) return CUDA_ERROR_INVALID_VALUE;
-  wire::pool_get args{};
-  args.pool = entry.id;
-  args.attribute = static_cast<std::uint32_t>(attr);
-  wire::pool_get::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
-  std::memcpy(value, &reply.value, is_int(attr) ? sizeof(int) : sizeof(cuuint64_t));
-  return CUDA_SUCCESS;
+  PoolRef known;
+  if (const CUresult bad = find_pool(pool, &known)) return bad;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(known->mutex);
+  const auto give = [&](cuuint64_t figure) {
+    std::memcpy(value, &figure, sizeof figure);
+    return CUDA_SUCCESS;
+  };
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      std::memcpy(value, &known->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES],
+                  sizeof(int));
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      return give(known->release_threshold);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      return give(known->reserved_bytes());
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      return give(known->reserved_bytes_high);
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      return give(known->used_bytes);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      return give(known->used_bytes_high);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 SLUICE_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
   if (const CUresult refused = enter_needing(wire::Fn::cuMemPoolSetAccess, wire::Needs::kInit))
     return refused;
-  Entry entry;
-  if (const CUresult bad = find_pool(pool, &entry)) return bad;
+  PoolRef known;
+  if (const CUresult bad = find_pool(pool, &known)) return bad;
   if (map == nullptr && count > 0) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     // Its own device always has access; no other can get it (cuDeviceCanAccessPeer).
-    if (map[i].location.id != device_of(entry)) return CUDA_ERROR_INVALID_DEVICE;
+    if (map[i].location.id != known->device) return CUDA_ERROR_INVALID_DEVICE;
     if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
@@ -286,10 +288,10 @@ SLUICE_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
                               CUmemLocation* location) {
   if (const CUresult refused = enter_needing(wire::Fn::cuMemPoolGetAccess, wire::Needs::kInit))
     return refused;
-  Entry entry;
-  if (const CUresult bad = find_pool(memPool, &entry)) return bad;
+  PoolRef known;
+  if (const CUresult bad = find_pool(memPool, &known)) return bad;
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == device_of(entry)
+  *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == known->device
                ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;

@@ -106,7 +106,7 @@ SLUICE_API cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   args.device = session().devices().ordinal(prop->location.id);
   args.rdma_capable = prop->allocFlags.gpuDirectRDMACapable;
   wire::vm_create::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
+  if (const CUresult failed = call_with_spare(args, reply)) return failed;
   auto block = std::make_shared<MemoryBlock>();
   block->id = args.block;
   block->properties = *prop;

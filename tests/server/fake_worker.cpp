@@ -2,6 +2,8 @@
 // tenant's name ("failing", "deaf.2" ...); any other tenant gets a worker that behaves: it obeys
 // one-letter commands on the data connection and answers each with one byte.
 //   'c' u64 bytes: charge device 0; answers '1' or '0'     'r': report; answers 'r'
+//   'k' u64 bytes: the client keeps so much of what was charged, and gives it back when it is asked
+//   'q': from now on the client does not answer when it is asked
 //   'p': a call is pending from now on, and reported so                    'x': dies
 #include "server/link.h"
 
@@ -21,7 +23,8 @@ using namespace sluice::server;
 
 constexpr int kReportMs = 50;
 link::Stats g_stats;
-bool g_is_wary = false, g_is_hoarding = false;
+bool g_is_wary = false, g_is_hoarding = false, g_is_quiet = false;
+std::uint64_t g_kept_bytes = 0;
 
 void say(const link::Message& message) {
   if (!link::send_message(link::kWorkerLinkFd, message)) ::_exit(1);
@@ -59,11 +62,18 @@ bool read_all(int fd, void* to, std::size_t bytes) {
   return ::recv(fd, to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
 }
 
+void give_back() {
+  if (g_is_quiet) return;
+  if (g_kept_bytes > 0) say(link::Refund{0, std::exchange(g_kept_bytes, 0)});
+  say(link::RecallDone{});
+}
+
 bool charge(std::uint64_t bytes) {
   say(link::Charge{0, bytes});
   for (;;) {
     auto answer = link::receive_message(link::kWorkerLinkFd);
     if (!answer) ::_exit(0);
+    if (std::holds_alternative<link::Recall>(answer->message)) give_back();
     if (const auto* found = std::get_if<link::Answer>(&answer->message)) return found->is_granted;
   }
 }
@@ -73,6 +83,8 @@ void obey(int data, char command) {
   ++g_stats.calls;
   if (command == 'x') ::raise(SIGKILL);
   if (command == 'p') g_stats.pending_calls = 1;
+  if (command == 'q') g_is_quiet = true;
+  if (command == 'k' && !read_all(data, &g_kept_bytes, sizeof g_kept_bytes)) ::_exit(0);
   if (command == 'c') {
     std::uint64_t bytes = 0;
     if (!read_all(data, &bytes, sizeof bytes)) ::_exit(0);
@@ -104,6 +116,7 @@ void take(const link::ResumeData& resume, Fd passed, Fd& data) {
         take(*resume, std::move(received->passed), data);
         continue;
       }
+      if (std::holds_alternative<link::Recall>(received->message)) give_back();
       if (std::holds_alternative<link::Stop>(received->message)) {
         g_stats.calls = 4711;  // what a test recognises the last report by
         say(g_stats);

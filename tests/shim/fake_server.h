@@ -191,6 +191,9 @@ class FakeServer final : private wire::RecordHandler {
         push(done, {}, CUDA_SUCCESS, record.header.seq);
         break;
       }
+      case wire::Opcode::memory_fence:
+        push(wire::memory_fence_done{}, {}, CUDA_SUCCESS, record.header.seq);
+        break;
       case wire::Opcode::module_load:
         return reply(record, wire::module_load::Reply{});
       case wire::Opcode::module_get_function:

@@ -155,6 +155,7 @@ TEST_F(Pipeline, TheEndOfTheLifeLineEndsAWaitWithinTwoSeconds) {
 TEST_F(Pipeline, RepliesInAnyOrderReachTheirCallers) {
   // Threads that wait at the same time must not get each other's answers.
   constexpr std::size_t kThreads = 8;
+  ::setenv("SLUICE_DISABLE", "arena", 1);  // every allocation asks
   std::vector<Received> held;
   start([&](FakeServer& server, const Received& record) {
     if (record.header.opcode != static_cast<std::uint16_t>(wire::Opcode::cuMemAlloc_v2))
@@ -175,12 +176,13 @@ TEST_F(Pipeline, RepliesInAnyOrderReachTheirCallers) {
       cuCtxSetCurrent(context_);
       for (int i = 0; i < 100; ++i) {
         CUdeviceptr p = 0;
-        ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc_v2(&p, t));
-        ASSERT_EQ(0x1000 * t, p);
+        ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc_v2(&p, 512 * t));
+        ASSERT_EQ(0x1000 * 512 * t, p);
       }
     });
   for (auto& thread : threads) thread.join();
   TearDown();  // the hook uses what lives here
+  ::unsetenv("SLUICE_DISABLE");
 }
 
 struct Malformed {

@@ -72,6 +72,29 @@ TEST_F(WorkerMemory, FreesWhenTheWorkBeforeHasFinished) {
   EXPECT_EQ(1u, driver_.count("free"));
 }
 
+TEST_F(WorkerMemory, AFenceIsDoneWhenTheWorkBeforeItHasFinished) {
+  start();
+  const std::uint64_t early = post(wire::memory_fence{});
+  EXPECT_EQ(early, receive(wire::Opcode::memory_fence_done).header.seq) << "of an idle device";
+  create_stream(2);
+  driver_.hold();
+  memset(2);
+  const std::uint64_t late = post(wire::memory_fence{});
+  settle();
+  EXPECT_TRUE(std::none_of(received_.begin(), received_.end(), [](const Received& r) {
+    return r.is(wire::Opcode::memory_fence_done);
+  }));
+  driver_.finish_all();
+  EXPECT_EQ(late, receive(wire::Opcode::memory_fence_done).header.seq);
+}
+
+TEST_F(WorkerMemory, AFenceNeedsNoContext) {
+  start();
+  context_ = 0;
+  const std::uint64_t fence = post(wire::memory_fence{});
+  EXPECT_EQ(fence, receive(wire::Opcode::memory_fence_done).header.seq);
+}
+
 TEST_F(WorkerMemory, TellsOfASecondFree) {
   start();
   const std::uint64_t p = pointer_of(alloc(kMiB));

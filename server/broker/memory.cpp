@@ -1,0 +1,117 @@
+// The workers' questions to the ledger. Before a tenant is refused memory, its other sessions are
+// asked to give back what they keep and do not use.
+#include "common/log.h"
+#include "server/broker/broker.h"
+#include "server/broker/session.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace sluice::server {
+namespace {
+using namespace std::chrono_literals;
+/// A client answers at once while it talks to its worker, and gives back by itself when it has not
+/// for 100 ms.
+constexpr auto kRecallTime = 150ms;
+}  // namespace
+
+void Broker::send_answer(Session& session, std::uint32_t device, bool is_granted) {
+  const auto sent =
+      link::send_message(session.worker.link.get(),
+                         link::Answer{is_granted, ledger_.used_bytes(session.tenant.name, device),
+                                      limit_of(session, device)});
+  // A worker that asks and does not read must not hold up the others.
+  if (sent) return;
+  SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session.id,
+                   session.tenant.name, sent.error().message);
+  ::kill(session.worker.pid, SIGKILL);
+}
+
+bool Broker::charge(Session& session, const link::Charge& charge) {
+  return ledger_.charge(session.id, session.tenant.name, charge.device, charge.bytes,
+                        limit_of(session, charge.device));
+}
+
+void Broker::on_memory(const std::shared_ptr<Session>& session, const link::Message& message) {
+  if (const auto* refund = std::get_if<link::Refund>(&message)) {
+    ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
+    retry_memory(session->tenant.name);
+  } else if (std::holds_alternative<link::RecallDone>(message)) {
+    on_recalled(*session);
+  } else if (std::holds_alternative<link::Charge>(message) ||
+             std::holds_alternative<link::QueryMemory>(message)) {
+    session->memory_questions.push_back(message);
+    if (session->memory_questions.size() == 1) answer_memory(session);
+  }
+}
+
+/// In the order in which they were asked, as far as they can be answered by now.
+void Broker::answer_memory(const std::shared_ptr<Session>& session) {
+  auto& questions = session->memory_questions;
+  for (; !questions.empty(); questions.pop_front()) {
+    if (const auto* query = std::get_if<link::QueryMemory>(&questions.front())) {
+      send_answer(*session, query->device, true);
+      continue;
+    }
+    const auto& asked = std::get<link::Charge>(questions.front());
+    const bool is_granted = charge(*session, asked);
+    if (!is_granted && recall_others(session, asked.device)) return;
+    session->recalled.clear();
+    send_answer(*session, asked.device, is_granted);
+  }
+}
+
+/// False if nobody has anything.
+bool Broker::recall_others(const std::shared_ptr<Session>& session, std::uint32_t device) {
+  for (const auto& [id, other] : sessions_) {
+    if (other == session || other->tenant.name != session->tenant.name ||
+        ledger_.held_bytes(id, device) == 0)
+      continue;
+    // One that ends gives back everything.
+    if (other->is_ending || link::send_message(other->worker.link.get(), link::Recall{}))
+      session->recalled.insert(id);
+  }
+  if (session->recalled.empty()) return false;
+  at(Clock::now() + kRecallTime,
+     [this, weak = std::weak_ptr<Session>(session), number = ++session->recalls] {
+       const auto late = weak.lock();
+       if (late == nullptr || late->recalls != number || late->recalled.empty()) return;
+       late->recalled.clear();  // what nobody gives back is in use
+       settle_memory(late);
+     });
+  return true;
+}
+
+void Broker::on_recalled(const Session& session) {
+  std::vector<std::shared_ptr<Session>> asking;
+  for (const auto& [id, other] : sessions_)
+    if (other->recalled.erase(session.id) != 0 && other->recalled.empty()) asking.push_back(other);
+  for (const auto& other : asking) settle_memory(other);
+}
+
+/// Everybody has answered, or is not going to.
+void Broker::settle_memory(const std::shared_ptr<Session>& session) {
+  if (session->memory_questions.empty()) return;
+  const auto asked = std::get<link::Charge>(session->memory_questions.front());
+  session->memory_questions.pop_front();
+  send_answer(*session, asked.device, charge(*session, asked));
+  answer_memory(session);
+}
+
+void Broker::retry_memory(const std::string& tenant) {
+  std::vector<std::shared_ptr<Session>> asking;
+  for (const auto& [id, other] : sessions_)
+    if (!other->recalled.empty() && other->tenant.name == tenant) asking.push_back(other);
+  for (const auto& session : asking) {
+    const auto asked = std::get<link::Charge>(session->memory_questions.front());
+    if (!charge(*session, asked)) continue;
+    session->recalled.clear();
+    session->memory_questions.pop_front();
+    send_answer(*session, asked.device, true);
+    answer_memory(session);
+  }
+}
+
+}  // namespace sluice::server
