@@ -59,7 +59,8 @@ std::vector<Verdict> judge_transports(const Settings& settings, const Reached& r
   const Case c{settings, reached, measured, used};
   std::vector<Verdict> out;
   for (const char* transport : {"shm", "unix", "ucx", "tcp"}) {
-    const bool is_used = used == transport || (used == "tcp+tls" && transport == std::string("tcp"));
+    const bool is_used =
+        used == transport || (used == "tcp+tls" && transport == std::string("tcp"));
     out.push_back({transport, is_used, is_used ? why_used(c) : why_not(c, transport)});
   }
   return out;
