@@ -31,7 +31,9 @@ enum class FrameType : std::uint16_t {
   kResume,
   kResumed,
   kUcxOffer,
-  kUcxResult
+  kUcxResult,
+  kSliceQuery,
+  kSliceStatus
 };
 
 using Attributes = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -160,6 +162,58 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(3, m.uses_staging);
 }
 
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, SliceQuery> {
+  field(1, m.wants_identity);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, SliceDevice> {
+  field(1, m.name);
+  field(2, m.uuid);
+  field(3, m.pci_bus_id);
+  field(4, m.total_bytes);
+  field(5, m.used_bytes);
+  field(6, m.busy_us);
+  field(7, m.recent_busy_us);
+  field(8, m.attributes);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, SliceSession> {
+  field(1, m.session_id);
+  field(2, m.pid);
+  field(3, m.host);
+  field(4, m.program);
+  field(5, m.age_ms);
+  field(6, m.recent_us);
+  field(7, m.uses);
+}
+
+template <class Visitor, class T>
+void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t<T>, SliceStatus> {
+  field(1, m.driver_version);
+  field(2, m.node);
+  field(3, m.tenant);
+  field(4, m.problem);
+  field(5, m.guarantee_ppm);
+  field(6, m.limit_ppm);
+  field(7, m.weight_milli);
+  field(8, m.share_class);
+  field(9, m.recent_us);
+  field(10, m.wall_clock_us);
+  field(11, m.sessions_left_out);
+  field(12, m.devices);   // one field per device
+  field(13, m.sessions);  // one field per session
+  field(14, m.driver_release);
+}
+
+/// How many records of a kind one message may have.
+template <class Record>
+constexpr std::size_t kRecordCountMax = kDeviceCountMax;
+template <>
+constexpr std::size_t kRecordCountMax<SliceSession> = kSliceSessionCountMax;
+
 // ---- encoding
 
 class Encoder {
@@ -179,11 +233,15 @@ class Encoder {
     for (const auto& [attribute, value] : attributes) flat.insert(flat.end(), {attribute, value});
     bytes(tag, flat.data(), flat.size() * sizeof flat[0]);
   }
-  void operator()(std::uint16_t tag, const std::vector<DeviceRecord>& devices) {
-    for (const DeviceRecord& device : devices) {
+  void operator()(std::uint16_t tag, const std::vector<SliceUse>& uses) {
+    bytes(tag, uses.data(), uses.size() * sizeof uses[0]);
+  }
+  template <class Record>
+  void operator()(std::uint16_t tag, const std::vector<Record>& records) {
+    for (const Record& record : records) {
       std::vector<std::byte> inner;
       Encoder encoder(inner);
-      fields_of(encoder, device);
+      fields_of(encoder, record);
       bytes(tag, inner.data(), inner.size());
     }
   }
@@ -193,6 +251,7 @@ class Encoder {
     raw(&value, sizeof value);
   }
   void raw(const void* data, std::size_t size) {
+    if (size == 0) return;
     const auto* p = static_cast<const std::byte*>(data);
     out_.insert(out_.end(), p, p + size);
   }
@@ -238,10 +297,18 @@ class Decoder {
       std::memcpy(&attributes[i].second, data_.data() + i * kAttributeBytes + 4, 4);
     }
   }
-  void operator()(std::uint16_t tag, std::vector<DeviceRecord>& devices) {
+  void operator()(std::uint16_t tag, std::vector<SliceUse>& uses) {
     if (tag != tag_) return;
-    if (devices.size() == kDeviceCountMax) return refuse("has too many entries");
-    status_ = decode_fields(data_, &devices.emplace_back());
+    if (data_.size() % sizeof(SliceUse) != 0) return refuse("has the wrong length");
+    if (data_.size() / sizeof(SliceUse) > kDeviceCountMax) return refuse("has too many entries");
+    uses.resize(data_.size() / sizeof(SliceUse));
+    if (!uses.empty()) std::memcpy(uses.data(), data_.data(), data_.size());
+  }
+  template <class Record>
+  void operator()(std::uint16_t tag, std::vector<Record>& records) {
+    if (tag != tag_) return;
+    if (records.size() == kRecordCountMax<Record>) return refuse("has too many entries");
+    status_ = decode_fields(data_, &records.emplace_back());
   }
 
   [[nodiscard]] const Status& status() const { return status_; }
@@ -314,7 +381,8 @@ FrameType type_of(const Frame& frame) {
                 std::is_same_v<std::variant_alternative_t<9, Frame>, SharedMemoryAnswer> &&
                 std::is_same_v<std::variant_alternative_t<11, Frame>, Resumed> &&
                 std::is_same_v<std::variant_alternative_t<13, Frame>, UcxResult> &&
-                std::variant_size_v<Frame> == 14);
+                std::is_same_v<std::variant_alternative_t<15, Frame>, SliceStatus> &&
+                std::variant_size_v<Frame> == 16);
   return static_cast<FrameType>(frame.index() + 1);
 }
 
@@ -388,6 +456,10 @@ Result<Frame> decode_frame(std::span<const std::byte> bytes) {
       return decode_message<UcxOffer>(fields);
     case FrameType::kUcxResult:
       return decode_message<UcxResult>(fields);
+    case FrameType::kSliceQuery:
+      return decode_message<SliceQuery>(fields);
+    case FrameType::kSliceStatus:
+      return decode_message<SliceStatus>(fields);
   }
   return fail(ErrorCode::kProtocol, format("bootstrap frame of unknown type {}", type));
 }

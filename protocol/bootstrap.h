@@ -30,9 +30,11 @@
 // Resume in the clear says whose it is and nothing else; after Resumed comes a TLS handshake with
 // the session's key, and then
 //   shim -> worker   Resume     inside TLS: the one that counts
+// A client that only looks asks with SliceQuery on a connection of its own (slice_status.h).
 #pragma once
 
 #include "common/result.h"
+#include "protocol/slice_status.h"
 
 #include <array>
 #include <cstdint>
@@ -62,6 +64,10 @@ inline constexpr std::uint64_t kFeatureResume = 64;
 inline constexpr std::uint64_t kFeatureUcx = 128;
 /// Those of an encrypted session, too.
 inline constexpr std::uint64_t kFeatureResumeEncrypted = 256;
+/// With kFeatureCheckOnly in a Hello: the client will ask for its slice's status. The Welcome has
+/// session id 0 and no devices, and if it has this bit, too, the connection stays open for
+/// SliceQuery. An older server closes it, as for any other check.
+inline constexpr std::uint64_t kFeatureSliceStatus = 512;
 
 struct Hello {
   std::uint32_t protocol_version = 0;
@@ -224,8 +230,9 @@ struct Resumed {
   bool operator==(const Resumed&) const = default;
 };
 
-using Frame = std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending,
-                           SharedMemory, SharedMemoryAnswer, Resume, Resumed, UcxOffer, UcxResult>;
+using Frame =
+    std::variant<Hello, Welcome, Refusal, Attach, Attached, Ping, Pong, Ending, SharedMemory,
+                 SharedMemoryAnswer, Resume, Resumed, UcxOffer, UcxResult, SliceQuery, SliceStatus>;
 inline constexpr std::size_t kFrameBytesMax = 256 * 1024;
 inline constexpr std::size_t kDeviceCountMax = 256;      ///< devices in one Welcome
 inline constexpr std::size_t kAttributeCountMax = 1024;  ///< attributes of one device

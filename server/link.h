@@ -16,6 +16,9 @@
 namespace sluice::server::link {
 
 // ---- broker -> worker
+/// As session: there will be none, the broker wants to know the devices. The worker ends by itself
+/// once it has said them.
+inline constexpr std::uint64_t kInventorySession = 0;
 struct Start {
   std::string driver_path;  ///< the libcuda.so.1 to load
   std::uint64_t session_id = 0;

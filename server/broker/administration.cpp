@@ -50,9 +50,9 @@ control::ServerInfo Broker::server() const {
   out.uptime_ms = ms_since(started_);
   out.sessions = static_cast<std::uint32_t>(sessions_.size());
   out.max_sessions = options_.config.max_sessions;
-  out.devices = devices_;
-  for (std::uint32_t i = 0; i < out.devices.size(); ++i)
-    out.devices[i].used_bytes = ledger_.used_bytes(i);
+  for (const wire::DeviceRecord& device : inventory_.devices)
+    out.devices.push_back({device.name, device.total_bytes,
+                           ledger_.used_bytes(static_cast<std::uint32_t>(out.devices.size()))});
   return out;
 }
 
@@ -97,7 +97,7 @@ control::TenantInfo Broker::info_of(const config::Tenant& tenant) const {
   out.max_duration_ms = static_cast<std::uint64_t>(tenant.max_duration.count());
   for (const auto& [id, session] : sessions_)
     if (session->tenant.name == tenant.name && !session->is_ending) ++out.sessions;
-  for (std::uint32_t i = 0; i < devices_.size(); ++i)
+  for (std::uint32_t i = 0; i < inventory_.devices.size(); ++i)
     out.used_bytes += ledger_.used_bytes(tenant.name, i);
   out.share = tenant.share;
   const turns::TenantTime time = turns_->time_of(tenant.name);

@@ -35,45 +35,60 @@ bool may_use_ucx(const config::Config& config) {
 
 }  // namespace
 
-void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello) {
+/// Whose client it is; null: it was refused.
+const config::Tenant* Broker::authenticate(const std::shared_ptr<Client>& client,
+                                           const wire::Hello& hello) {
   using Code = wire::RefusalCode;
+  const auto no = [&](Code code, const std::string& why) {
+    refuse(client, code, why);
+    return nullptr;
+  };
   if (hello.protocol_version != wire::kProtocolVersion ||
       hello.opcode_table_hash != wire::kOpcodeTableHash) {
     const char* which = hello.protocol_version > wire::kProtocolVersion ? "update the server"
                         : hello.protocol_version < wire::kProtocolVersion
                             ? "update the client's Sluice libraries"
                             : "install the same release of Sluice on both sides";
-    return refuse(client, Code::kVersion,
-                  format("version mismatch: the client speaks protocol {} (table {:x}), the server "
-                         "{} (table {:x}); {}",
-                         hello.protocol_version, hello.opcode_table_hash, wire::kProtocolVersion,
-                         wire::kOpcodeTableHash, which));
+    return no(Code::kVersion,
+              format("version mismatch: the client speaks protocol {} (table {:x}), the server "
+                     "{} (table {:x}); {}",
+                     hello.protocol_version, hello.opcode_table_hash, wire::kProtocolVersion,
+                     wire::kOpcodeTableHash, which));
   }
   if (phase_ != Phase::kServing)
-    return refuse(client, Code::kServer, "the server is stopping; try again later");
-  if (const std::string why = plain_refusal(*client); !why.empty())
-    return refuse(client, Code::kServer, why);
+    return no(Code::kServer, "the server is stopping; try again later");
+  if (const std::string why = plain_refusal(*client); !why.empty()) return no(Code::kServer, why);
   // A certificate names its tenant; it stands in for the token.
   const std::string certified = certified_tenant(*client);
   if (!certified.empty() && !hello.tenant.empty() && hello.tenant != certified)
-    return refuse(client, Code::kUnknownTenant,
-                  format("the client's certificate belongs to tenant \"{}\", not to \"{}\": leave "
-                         "SLUICE_TENANT out, or use that tenant's certificate",
-                         certified, hello.tenant));
+    return no(Code::kUnknownTenant,
+              format("the client's certificate belongs to tenant \"{}\", not to \"{}\": leave "
+                     "SLUICE_TENANT out, or use that tenant's certificate",
+                     certified, hello.tenant));
   const std::string& name = certified.empty() ? hello.tenant : certified;
   const config::Tenant* tenant = tenants_.find(name);
   const config::TokenHash hash =
       config::hash_token(hello.token);  // also for unknown tenants: the same work
   if (tenant == nullptr)
-    return refuse(client, Code::kUnknownTenant,
-                  format("unknown tenant \"{}\": check SLUICE_TENANT or --tenant, or add the "
-                         "tenant (sluicectl tenant set) on the server",
-                         name));
+    return no(Code::kUnknownTenant,
+              format("unknown tenant \"{}\": check SLUICE_TENANT or --tenant, or add the "
+                     "tenant (sluicectl tenant set) on the server",
+                     name));
   const bool is_token_right = tenant->token_hash && config::is_same_hash(hash, *tenant->token_hash);
   if (certified.empty() && !is_token_right)
-    return refuse(
-        client, Code::kWrongToken,
+    return no(
+        Code::kWrongToken,
         format("wrong token for tenant \"{}\": check SLUICE_TOKEN_FILE or --token-file", name));
+  return tenant;
+}
+
+void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello) {
+  using Code = wire::RefusalCode;
+  const config::Tenant* tenant = authenticate(client, hello);
+  if (tenant == nullptr) return;
+  // A tenant that has all its sessions may still look at them.
+  constexpr std::uint64_t kLooks = wire::kFeatureCheckOnly | wire::kFeatureSliceStatus;
+  if ((hello.feature_bits & kLooks) == kLooks) return begin_observing(client, *tenant, hello);
   // A session whose client is gone is gone for the tenant; the next one need not wait for it.
   const auto running = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& s) {
     return s.second->tenant.name == tenant->name && !s.second->is_ending;
@@ -101,7 +116,7 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   welcome.protocol_version = wire::kProtocolVersion;
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
                          wire::kFeatureSharedMemory | wire::kFeatureTls | wire::kFeatureResume |
-                         wire::kFeatureResumeEncrypted;
+                         wire::kFeatureResumeEncrypted | wire::kFeatureSliceStatus;
   if (may_use_ucx(options_.config)) welcome.feature_bits |= wire::kFeatureUcx;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;

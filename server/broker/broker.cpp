@@ -36,6 +36,7 @@ Broker::Broker(BrokerOptions options) : options_(std::move(options)) {
 Broker::~Broker() {
   for (const auto& [id, session] : sessions_) ::kill(session->worker.pid, SIGKILL);
   for (const WorkerProcess& worker : idle_) ::kill(worker.pid, SIGKILL);
+  if (inventory_worker_ != nullptr) ::kill(inventory_worker_->pid, SIGKILL);
   close_listeners();
 }
 
@@ -95,6 +96,7 @@ Status Broker::open() {
     watch(raw, [this, raw] { accept_on(raw); });
   }
   prestart();
+  if (options_.takes_inventory) take_inventory();
   watch_sessions();
   return {};
 }

@@ -6,7 +6,8 @@
 // broker.cpp: the loop; connections.cpp: from accept to a frame; admission.cpp: who is let in;
 // session.cpp: workers and the life of a session; life_line.cpp: heartbeats, silence, endings;
 // encryption.cpp: TLS; resumption.cpp: connections that take the place of others;
-// administration.cpp: what sluicectl asks; shares.cpp: the devices' time.
+// administration.cpp: what sluicectl asks; shares.cpp: the devices' time; inventory.cpp: which
+// devices there are; observers.cpp: clients that only look at their slice.
 #pragma once
 
 #include "common/fd.h"
@@ -14,6 +15,7 @@
 #include "protocol/bootstrap.h"
 #include "server/broker/ledger.h"
 #include "server/broker/tenants.h"
+#include "server/broker/usage.h"
 #include "server/broker/worker_process.h"
 #include "server/config/config.h"
 #include "server/control/types.h"
@@ -52,7 +54,11 @@ struct BrokerOptions {
   /// The configuration as it would be now, checked; empty: there is nothing to read again.
   std::function<Result<config::Config>()> reload = {};
   BrokerTimes times = {};
+  /// Ask the driver for its devices at once, and not when somebody wants to know them.
+  bool takes_inventory = false;
 };
+
+struct Observer;
 
 class Broker final : public control::Administration {
  public:
@@ -122,6 +128,30 @@ class Broker final : public control::Administration {
   void on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello);
   void on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
   [[nodiscard]] wire::Welcome welcome_of(const wire::Hello& hello) const;
+  const config::Tenant* authenticate(const std::shared_ptr<Client>& client,
+                                     const wire::Hello& hello);
+
+  void take_inventory();
+  void on_inventory();
+  void on_inventory_exit();
+  void note_devices(const link::Ready& ready);
+  void miss_inventory(const std::string& why);
+
+  void begin_observing(const std::shared_ptr<Client>& client, const config::Tenant& tenant,
+                       const wire::Hello& hello);
+  void on_slice_query(const std::shared_ptr<Client>& client, const wire::SliceQuery& query);
+  void answer_observer(const std::shared_ptr<Client>& client);
+  void answer_waiting_observers();
+  [[nodiscard]] wire::SliceStatus slice_of(const config::Tenant& tenant, const Observer& observer,
+                                           const wire::SliceQuery& query) const;
+  [[nodiscard]] std::vector<wire::SliceDevice> slice_devices(const config::Tenant& tenant,
+                                                             const Usage::Totals& busy,
+                                                             const Usage::Recent& recent,
+                                                             const wire::SliceQuery& query) const;
+  [[nodiscard]] wire::SliceSession slice_session(const Session& session) const;
+  void note_usage();
+  /// Of its sessions, those that are over included.
+  [[nodiscard]] Usage::Totals busy_of_tenant(const std::string& tenant) const;
 
   bool learn_kind(const std::shared_ptr<Client>& client);
   bool advance_handshake(const std::shared_ptr<Client>& client);
@@ -193,7 +223,12 @@ class Broker final : public control::Administration {
   TenantTable tenants_;
   Ledger ledger_;
   Clock::time_point started_ = Clock::now();
-  std::vector<control::DeviceInfo> devices_;  ///< as the newest worker reported them
+  /// The driver's devices, as the newest worker reported them; version 0: none has.
+  link::Ready inventory_;
+  std::string inventory_release_;  ///< of the driver
+  std::string inventory_problem_;  ///< why the newest could not; empty: it could, or none has tried
+  std::unique_ptr<WorkerProcess> inventory_worker_;  ///< while it is being taken
+  Clock::time_point inventory_started_;
   Fd epoll_, signals_, mail_bell_;
   std::mutex mail_mutex_;
   std::vector<std::function<void()>> mail_;  ///< guarded by mail_mutex_
@@ -213,6 +248,11 @@ class Broker final : public control::Administration {
   std::map<int, std::shared_ptr<Client>>
       clients_;  // shared with their handlers and timers; the last of them frees it
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
+  struct TenantUsage {
+    Usage usage;
+    Usage::Totals before;  ///< of sessions that are over
+  };
+  std::map<std::string, TenantUsage> usage_;  ///< of tenants that have had sessions
   std::deque<WorkerProcess> idle_;
   std::uint64_t next_session_ = 1;
   std::uint64_t instance_ = 0;  ///< random: tells this process from its predecessor

@@ -19,7 +19,8 @@ using namespace std::chrono_literals;
 using Ending = transport::ByteStream::Ending;
 constexpr auto kAcceptPause = 100ms;
 constexpr std::size_t kUnauthenticatedMax = 64;
-/// A life line carries pings; whoever sends more on it is no client of ours.
+/// A life line carries pings, an observer's connection questions; whoever sends more on it is no
+/// client of ours.
 constexpr std::size_t kLifeLineFrameBytesMax = 1024;
 
 wire::Hello printable_hello(wire::Hello hello) {
@@ -51,7 +52,7 @@ void Broker::accept_on(int listen_fd) {
     watch(raw, [this, client] { on_client(client); });
     at(Clock::now() + options_.times.hello, [this, weak = std::weak_ptr<Client>(client)] {
       const auto late = weak.lock();
-      if (late != nullptr && late->session == nullptr && late->fd.valid()) close_client(late);
+      if (late != nullptr && late->is_stranger() && late->fd.valid()) close_client(late);
     });
     return;  // level-triggered: the next one comes with the next event
   }
@@ -63,7 +64,7 @@ void Broker::drop_oldest_stranger() {
   std::shared_ptr<Client> oldest;
   std::size_t count = 0;
   for (const auto& [fd, client] : clients_) {
-    if (client->session != nullptr) continue;
+    if (!client->is_stranger()) continue;
     ++count;
     if (oldest == nullptr || client->since < oldest->since) oldest = client;
   }
@@ -103,7 +104,7 @@ void Broker::take_bytes(const std::shared_ptr<Client>& client, std::span<const s
   client->received.insert(client->received.end(), bytes.begin(), bytes.end());
   if (client->received.size() == wire::kFramePrefixBytes) {
     const auto total = wire::frame_bytes(client->received);
-    if (!total || (client->session != nullptr && *total > kLifeLineFrameBytesMax))
+    if (!total || (!client->is_stranger() && *total > kLifeLineFrameBytesMax))
       return lose_client(client);  // garbage: not worth an answer
     client->frame_bytes = *total;
   }
@@ -137,6 +138,9 @@ void Broker::on_frame(const std::shared_ptr<Client>& client) {
   client->received.clear();
   if (frame && client->session != nullptr) {
     if (const auto* ping = std::get_if<wire::Ping>(&*frame)) return on_ping(client, *ping);
+  } else if (frame && client->observer) {
+    if (const auto* query = std::get_if<wire::SliceQuery>(&*frame))
+      return on_slice_query(client, *query);
   } else if (frame) {
     if (const auto* hello = std::get_if<wire::Hello>(&*frame))
       return on_hello(client, printable_hello(*hello));

@@ -68,6 +68,7 @@ void Broker::tell(Session& session, const wire::Ending& ending) {
 void Broker::watch_sessions() {
   const auto sessions = sessions_;  // a copy: ending one may remove it
   for (const auto& [id, session] : sessions) watch_session(session);
+  note_usage();
   at(Clock::now() + options_.times.watch, [this] { watch_sessions(); });
 }
 

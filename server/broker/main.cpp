@@ -108,6 +108,7 @@ int serve(const Options& options, config::Config configuration) {
   broker_options.worker_executable =
       options.worker.empty() ? (own_folder() / "sluice-worker").string() : options.worker;
   broker_options.config_file = options.config_file;
+  broker_options.takes_inventory = true;
   if (!options.config_file.empty())
     broker_options.reload = [options] { return configuration_of(options); };
   server::Broker broker(std::move(broker_options));

@@ -145,10 +145,9 @@ void Broker::on_stats(Session& session, const link::Stats& stats) {
 void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& ready) {
   const auto client = session->life_line.lock();
   if (client == nullptr || !client->fd.valid() || session->is_welcome || session->is_ending) return;
-  devices_.clear();
+  note_devices(ready);
   for (wire::DeviceRecord& device : ready.devices) {
     session->device_bytes.push_back(device.total_bytes);
-    devices_.push_back({device.name, device.total_bytes, 0});
     const auto index = static_cast<std::uint32_t>(session->device_bytes.size() - 1);
     device.total_bytes = limit_of(*session, index);
   }
@@ -160,6 +159,8 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
   welcome.devices = std::move(ready.devices);
   session->is_welcome = true;
   turns_->set_device_count(session->id, session->device_bytes.size());
+  session->usage.note(Clock::now(), {});
+  usage_[session->tenant.name].usage.note(Clock::now(), busy_of_tenant(session->tenant.name));
   session->last_report = Clock::now();
   SLUICE_LOG_INFO("session",
                   "session opened session={} tenant={} client={}:{} program={} worker={} "
@@ -213,6 +214,8 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
   unwatch(session->worker.pidfd.get());
   ledger_.drop(session->id, session->tenant.name);
   on_recalled(*session);
+  if (const auto used = turns_->busy_of(session->id); !used.empty())
+    add_to(usage_[session->tenant.name].before, used);
   turns_->detach(session->id);
   sessions_.erase(session->id);
   if (status != 0 && !session->is_ending) {

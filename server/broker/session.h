@@ -2,12 +2,20 @@
 #pragma once
 
 #include "server/broker/broker.h"
+#include "server/broker/usage.h"
 #include "transport/tls/engine.h"
 
 #include <deque>
 #include <set>
 
 namespace sluice::server {
+
+/// Who only looks at a tenant's slice (observers.cpp).
+struct Observer {
+  std::string tenant;
+  std::int32_t cuda_version = 0;            ///< of the client's libraries
+  std::optional<wire::SliceQuery> waiting;  ///< unanswered: the devices are not known yet
+};
 
 struct Broker::Client {
   Fd fd;
@@ -18,6 +26,9 @@ struct Broker::Client {
   bool is_kind_known = false, is_tls_ready = false;
   std::unique_ptr<transport::tls::Engine> tls;  ///< if the connection is encrypted
   std::shared_ptr<Session> session;             ///< once it is a session's life line
+  std::optional<Observer> observer;
+  /// It has not been let in, for anything.
+  [[nodiscard]] bool is_stranger() const { return session == nullptr && !observer; }
 };
 
 struct Broker::Session {
@@ -30,6 +41,7 @@ struct Broker::Session {
   std::weak_ptr<Client> life_line;
   std::vector<std::uint64_t> device_bytes;
   link::Stats stats;
+  Usage usage;
   Clock::time_point started, last_call, last_report;
   bool is_welcome = false, is_attached = false, is_ending = false, is_suspect = false;
   bool is_encrypted = false;  ///< the life line is, and so must the data connections be

@@ -210,6 +210,17 @@ TenantTime TurnServer::time_of(const std::string& tenant) const {
   return known != ids_.end() ? time_of(known->second, tenants_.at(known->second)) : TenantTime{};
 }
 
+std::vector<Duration> TurnServer::busy_of(std::uint64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(id);
+  std::vector<Duration> out;
+  if (found == sessions_.end()) return out;
+  // Nobody has computed for longer than the machine runs.
+  for (const auto& port : found->second->ports)
+    out.push_back(std::clamp(port->busy(now()), Duration(0), Duration(now())));
+  return out;
+}
+
 bool TurnServer::is_alive() const {
   return now() - Time(looked_at_ns_.load()) < kDeadPulses * kPulse;
 }

@@ -51,6 +51,8 @@ class TurnServer {
   /// The session's worker has ended.
   void detach(std::uint64_t session);
 
+  /// How long the session has computed on each device so far, as its worker says.
+  [[nodiscard]] std::vector<Duration> busy_of(std::uint64_t session) const;
   /// Since the server started.
   [[nodiscard]] TenantTime time_of(const std::string& tenant) const;
   /// The thread works. While it does not, permissions run out and nothing new computes.

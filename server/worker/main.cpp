@@ -39,6 +39,7 @@ Status serve(const link::Start& start, TurnParts parts) {
     return fail(ready.error());
   }
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
+  if (start.session_id == link::kInventorySession) ::_exit(0);
   SLUICE_TRY(Turns* const turns, take_turns(std::move(parts)));
   Resumption resumption(secret_of(start));
   SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start, resumption));

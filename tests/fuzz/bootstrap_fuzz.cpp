@@ -36,6 +36,13 @@ std::vector<std::vector<std::uint8_t>> fuzz_corpus() {
   welcome.devices.resize(2);
   welcome.devices[0].name = "a device";
   welcome.devices[0].attributes = {{1, 1024}, {16, 4}, {75, 12}};
+  wire::SliceStatus status;
+  status.devices.resize(1);
+  status.devices[0].name = "a device";
+  status.devices[0].attributes = {{1, 1024}};
+  status.sessions.resize(2);
+  status.sessions[0].program = "train";
+  status.sessions[0].uses = {{0, 0, 4096, 2, 1}};
   const wire::Frame frames[] = {hello,
                                 welcome,
                                 wire::Refusal{wire::RefusalCode::kWrongToken, "wrong token"},
@@ -45,7 +52,9 @@ std::vector<std::vector<std::uint8_t>> fuzz_corpus() {
                                 wire::Attached{},
                                 wire::Ping{1},
                                 wire::Pong{1, 2},
-                                wire::Ending{}};
+                                wire::Ending{},
+                                wire::SliceQuery{1},
+                                status};
   std::vector<std::vector<std::uint8_t>> corpus;
   for (const wire::Frame& frame : frames) {
     auto& input = corpus.emplace_back();

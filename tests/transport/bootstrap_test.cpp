@@ -54,6 +54,43 @@ Welcome welcome() {
   return m;
 }
 
+SliceStatus slice_status() {
+  SliceStatus m{.driver_version = 13000,
+                .driver_release = "580.65.06",
+                .node = "gpu7",
+                .tenant = "alice",
+                .problem = "none",
+                .guarantee_ppm = 300'000,
+                .limit_ppm = 1'000'000,
+                .weight_milli = 2500,
+                .share_class = "interactive",
+                .recent_us = 1'200'000,
+                .wall_clock_us = 1ull << 51,
+                .sessions_left_out = 3,
+                .devices = {},
+                .sessions = {}};
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    SliceDevice& device = m.devices.emplace_back();
+    device.name = "device " + std::to_string(i);
+    device.uuid[5] = static_cast<std::uint8_t>(i + 1);
+    device.pci_bus_id = "0000:01:00.0";
+    device.total_bytes = 8ULL << 30;
+    device.used_bytes = i << 20;
+    device.busy_us = 1ull << 41;
+    device.recent_busy_us = 70'000;
+    device.attributes = {{1, 1024}, {75, 12}};
+    SliceSession& session = m.sessions.emplace_back();
+    session.session_id = 40 + i;
+    session.pid = 4711;
+    session.host = "laptop";
+    session.program = "/bin/train";
+    session.age_ms = 12;
+    session.recent_us = 9;
+    session.uses = {{0, 0, 1 << 20, 5, 4}, {1, 0, 0, 0, 0}};
+  }
+  return m;
+}
+
 std::vector<Frame> examples() {
   return {hello(),
           welcome(),
@@ -79,6 +116,9 @@ std::vector<Frame> examples() {
           UcxOffer{0, "no device", "", 0, {}, 0, 0, ""},
           UcxResult{1, "", 1},
           UcxResult{0, "no answer", 0},
+          SliceQuery{1},
+          slice_status(),
+          SliceStatus{},
           Hello{},
           Welcome{},
           Refusal{}};
@@ -219,6 +259,21 @@ TEST(Bootstrap, LimitsDevicesAndAttributes) {
   EXPECT_TRUE(decode_frame(encode_frame(Frame(m))));
   m.devices[0].attributes.emplace_back(1, 1);
   EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(m)))), ErrorCode::kProtocol);
+}
+
+TEST(Bootstrap, LimitsWhatASliceStatusHolds) {
+  // Broken: as above, in the process of whoever looks at a slice.
+  SliceStatus m;
+  m.sessions.resize(kSliceSessionCountMax);
+  m.devices.resize(kDeviceCountMax);
+  m.sessions[0].uses.resize(kDeviceCountMax);
+  EXPECT_TRUE(decode_frame(encode_frame(Frame(m))));
+  SliceStatus uses = m, sessions = m, devices = m;
+  uses.sessions[0].uses.emplace_back();
+  sessions.sessions.emplace_back();
+  devices.devices.emplace_back();
+  for (const SliceStatus& bad : {uses, sessions, devices})
+    EXPECT_EQ(error_of(decode_frame(encode_frame(Frame(bad)))), ErrorCode::kProtocol);
 }
 
 TEST(Bootstrap, ReadsAnUnknownReasonOfRefusalAsTheServers) {
