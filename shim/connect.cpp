@@ -1,17 +1,11 @@
 #include "shim/connect.h"
 
-#include "common/format.h"
-#include "common/read_file.h"
-#include "protocol/opcodes.h"
 #include "protocol/stream_frames.h"
-#include "protocol/wire.h"
 #include "shim/data_channel.h"
 #include "shim/expect_frame.h"
+#include "shim/hello.h"
 #include "shim/tls_library.h"
 #include "transport/tls/client_choice.h"
-
-#include <cuda.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
@@ -21,43 +15,6 @@ namespace {
 constexpr std::chrono::seconds kConnectTimeout{3};
 /// A broker gives strangers no longer either.
 constexpr std::chrono::seconds kTlsTimeout{5};
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-Result<std::string> read_token() {
-  const std::string path = environment("SLUICE_TOKEN_FILE");
-  if (path.empty()) return environment("SLUICE_TOKEN");
-  auto token = read_token_file(path);
-  if (!token)
-    return fail(token.error().code,
-                token.error().message + "; check SLUICE_TOKEN_FILE (sluice run --token-file)");
-  return token;
-}
-
-std::string program_name() {
-  char path[4096];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : "";
-}
-
-Result<wire::Hello> make_hello() {
-  wire::Hello hello;
-  hello.protocol_version = wire::kProtocolVersion;
-  hello.opcode_table_hash = wire::kOpcodeTableHash;
-  hello.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureResume;
-  hello.tenant = environment("SLUICE_TENANT");
-  SLUICE_TRY(hello.token, read_token());
-  hello.cuda_version = CUDA_VERSION;
-  hello.pid = ::getpid();
-  char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) == 0) hello.host = host;
-  hello.program = program_name();
-  hello.visible_devices = environment("CUDA_VISIBLE_DEVICES");
-  return hello;
-}
 
 Result<Connection> handshake(const transport::Address& address, wire::Hello hello) {
   SLUICE_TRY(const TransportChoice choice,
@@ -98,20 +55,15 @@ Connector& test_connector() {
 
 Result<Connection> connect_from_environment() {
   const std::string server = environment("SLUICE_SERVER");
-  if (server.empty())
-    return fail(ErrorCode::kNotFound,
-                "No GPU server is named. Start the program with `sluice run --local -- PROGRAM` (a "
-                "server on this "
-                "machine), `sluice run --server HOST[:PORT] -- PROGRAM`, or set SLUICE_SERVER to "
-                "HOST[:PORT] or "
-                "unix:PATH.");
+  if (server.empty()) return fail(no_server_named());
   const auto doing = [&](const Error& error) {
     return fail(error.with_context("server " + server));
   };
   const auto address = transport::parse_address(server);
   if (!address) return doing(address.error());
-  const auto hello = make_hello();
+  auto hello = hello_from_environment();
   if (!hello) return doing(hello.error());
+  hello->feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureResume;
   auto connection = handshake(*address, *hello);
   if (!connection) return doing(connection.error());
   connection->server = address->text();

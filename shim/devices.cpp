@@ -1,5 +1,7 @@
 #include "shim/devices.h"
 
+#include "common/gpu_uuid.h"
+
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -8,17 +10,6 @@ namespace sluice::shim {
 namespace {
 
 constexpr int kAttributeMax = 4096;
-
-std::string uuid_name(const wire::DeviceRecord& device) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string name = "GPU-";
-  for (std::size_t i = 0; i < device.uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) name += '-';
-    name += kDigits[device.uuid[i] >> 4];
-    name += kDigits[device.uuid[i] & 15];
-  }
-  return name;
-}
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -35,7 +26,7 @@ std::optional<std::uint32_t> device_named(std::string_view entry,
       return c >= 'A' && c <= 'F' ? static_cast<char>(c + ('a' - 'A')) : c;
     });
     for (std::uint32_t i = 0; i < devices.size(); ++i) {
-      if (!uuid_name(devices[i]).starts_with(wanted)) continue;
+      if (!gpu_uuid_text(devices[i].uuid).starts_with(wanted)) continue;
       if (found) return std::nullopt;
       found = i;
     }

@@ -14,10 +14,9 @@ struct Family {
   std::string_view number;  // the version that follows ".so."
 };
 constexpr Family kFamilies[] = {
-    {"libcuda.so.1", "libcuda", "1"},
-    {"libcudart.so.13", "libcudart", "13"},
-    {"libcudart.so.12", "libcudart", "12"},
-    {"libcudart.so.11.0", "libcudart", "11"},
+    {"libcuda.so.1", "libcuda", "1"},           {"libcudart.so.13", "libcudart", "13"},
+    {"libcudart.so.12", "libcudart", "12"},     {"libcudart.so.11.0", "libcudart", "11"},
+    {"libnvidia-ml.so.1", "libnvidia-ml", "1"},
 };
 
 /// "12" is the version of "12" and "12.4.127", not of "120".
@@ -42,7 +41,7 @@ std::string_view stand_in_for(std::string_view name) noexcept {
   if (!version.empty() && version.front() != '.') return {};
   if (!version.empty()) version.remove_prefix(1);
   for (const Family& family : kFamilies) {
-    // A wheel's copy carries a hash behind its name. libcuda.so.1 belongs to no wheel.
+    // A wheel's copy carries a hash behind its name. No other library belongs to a wheel.
     const bool is_ours =
         stem == family.stem || (family.stem == "libcudart" && stem.starts_with("libcudart-"));
     // The name for linking, without a version, means the newest.
