@@ -1,10 +1,12 @@
 // sluice, the user's tool. `sluice run` starts an unmodified CUDA program with the shim, `sluice
-// stats` tells what its calls cost, `sluice doctor` says what would be in its way.
+// stats` tells what its calls cost, `sluice doctor` says what would be in its way, `sluice smi`
+// shows what its tenant has of the devices.
 #include "common/release.h"
 #include "tools/sluice/doctor.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/run.h"
 #include "tools/sluice/settings.h"
+#include "tools/sluice/smi.h"
 
 #include <CLI/CLI.hpp>
 
@@ -19,6 +21,7 @@ namespace {
 
 using sluice::tool::DoctorOptions;
 using sluice::tool::Settings;
+using sluice::tool::SmiOptions;
 using sluice::tool::StatsOptions;
 
 /// CLI11 does not know what stands behind "--".
@@ -31,9 +34,12 @@ class Help : public CLI::Formatter {
   std::string usage_;
 };
 
+void add_local(CLI::App& command, Settings& s) {
+  command.add_flag("--local", s.is_local, "a server of your own on the software GPU, for this run");
+}
+
 /// What all commands need to know.
 void add_server_options(CLI::App& command, Settings& s) {
-  command.add_flag("--local", s.is_local, "a server of your own on the software GPU, for this run");
   command
       .add_option("--server", s.server,
                   "HOST[:PORT] or unix:PATH (default: SLUICE_SERVER, else server in "
@@ -81,6 +87,7 @@ void add_transport(CLI::App& command, Settings& s) {
 }
 
 void add_run_options(CLI::App& run, Settings& s) {
+  add_local(run, s);
   run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB")
       ->type_name("SIZE");
   add_transport(run, s);
@@ -128,10 +135,37 @@ CLI::App* add_doctor(CLI::App& app, Settings& s, DoctorOptions& o) {
       ->check(CLI::IsMember({"table", "json"}));
   doctor->add_flag("!--no-measure", o.measures,
                    "make no session: only ask whether the server would let you in");
+  add_local(*doctor, s);
   add_server_options(*doctor, s);
   add_transport(*doctor, s);
   add_program(*doctor, s);
   return doctor;
+}
+
+CLI::App* add_smi(CLI::App& app, Settings& s, SmiOptions& o) {
+  CLI::App* smi = app.add_subcommand(
+      "smi", "show what your tenant has of the server's devices, in the manner of nvidia-smi");
+  smi->formatter(std::make_shared<Help>("Usage: sluice smi [OPTIONS]"));
+  smi->footer(
+      "Memory is the tenant's slice, GPU-Util is of its share of time over the last second or two; "
+      "other tenants are not seen. It makes no session.\n"
+      "Exit status: 0; 2 usage, no server named, or no such field or device; 3 server unreachable, "
+      "refusing, or without a driver. docs/nvml.md has more.");
+  smi->add_flag("-L,--list-gpus", o.lists, "one line for each device");
+  smi->add_option("--query-gpu", o.query_gpu, "fields of each device, with commas between them")
+      ->type_name("FIELDS");
+  smi->add_option("--query-compute-apps", o.query_apps, "fields of each session on each device")
+      ->type_name("FIELDS");
+  smi->add_option("--format", o.format, "of a query: csv[,noheader][,nounits]")
+      ->type_name("FORMAT");
+  smi->add_flag("--help-query-gpu", o.lists_fields, "list the fields");
+  smi->add_option("-i,--id", o.device, "only this device: number, UUID or PCI address")
+      ->type_name("DEVICE");
+  smi->add_option("-l,--loop", o.interval_s, "again every so many seconds, until Ctrl-C")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 86'400.0));
+  add_server_options(*smi, s);
+  return smi;
 }
 
 int stats(Settings settings, const StatsOptions& options) {
@@ -171,6 +205,8 @@ int main(int argc, char** argv) {
   const CLI::App* costs = add_stats(app, settings, stats_options);
   DoctorOptions doctor_options;
   const CLI::App* doctor = add_doctor(app, settings, doctor_options);
+  SmiOptions smi_options;
+  const CLI::App* smi = add_smi(app, settings, smi_options);
   // Everything behind "--" is the program's, also what looks like an option.
   int own = argc;
   for (int i = 1; i < argc; ++i)
@@ -186,6 +222,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : sluice::tool::kExitUsage;
   }
   settings.command.insert(settings.command.end(), command.begin(), command.end());
+  if (smi->parsed()) return sluice::tool::smi(std::move(settings), smi_options);
   if (costs->parsed()) return stats(std::move(settings), stats_options);
   return doctor->parsed() ? sluice::tool::doctor(settings, doctor_options)
                           : sluice::tool::run(settings);

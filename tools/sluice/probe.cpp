@@ -34,6 +34,15 @@ std::string numeric_peer(int socket, const std::string& named) {
                                     : std::string(host) + ":" + port;
 }
 
+Result<std::unique_ptr<transport::ByteStream>> secure(Fd socket, const Target& target) {
+  return transport::tls::open_control(
+      std::move(socket), target.address, target.tls, !target.token.empty(),
+      +[]() -> Result<const transport::tls::Library*> { return &transport::tls::linked_library(); },
+      transport::Clock::now() + std::chrono::seconds(5));
+}
+
+constexpr std::chrono::seconds kConnectTime{3};
+
 }  // namespace
 
 Result<Target> target_of(const Settings& settings) {
@@ -52,19 +61,21 @@ Result<Target> target_of(const Settings& settings) {
   return out;
 }
 
+Result<std::unique_ptr<transport::ByteStream>> open_control(const Target& target) {
+  SLUICE_TRY(Fd socket, transport::connect_socket(target.address, kConnectTime));
+  return secure(std::move(socket), target);
+}
+
 Result<Reached> probe(const Target& target) {
   const std::string server = target.address.text();
   const auto start = transport::Clock::now();
-  SLUICE_TRY(Fd socket, transport::connect_socket(target.address, std::chrono::seconds(3)));
+  SLUICE_TRY(Fd socket, transport::connect_socket(target.address, kConnectTime));
   Reached out;
   out.connect_us =
       std::chrono::duration<double, std::micro>(transport::Clock::now() - start).count();
   out.reach = transport::reach_of(socket.get());
   out.address = numeric_peer(socket.get(), server);
-  auto stream = transport::tls::open_control(
-      std::move(socket), target.address, target.tls, !target.token.empty(),
-      +[]() -> Result<const transport::tls::Library*> { return &transport::tls::linked_library(); },
-      transport::Clock::now() + std::chrono::seconds(5));
+  auto stream = secure(std::move(socket), target);
   if (!stream) return fail(stream.error().with_context(server));
   out.is_encrypted = (*stream)->kind().encrypted;
   wire::Hello hello;

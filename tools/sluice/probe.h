@@ -4,9 +4,11 @@
 
 #include "common/result.h"
 #include "tools/sluice/settings.h"
+#include "transport/stream/byte_stream.h"
 #include "transport/transport.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -21,6 +23,8 @@ struct Target {
 /// Err: what is wrong on the user's side, an address that is none or a token file that cannot be
 /// read.
 Result<Target> target_of(const Settings& settings);
+/// A control connection, encrypted if it must be; nothing has been said on it.
+Result<std::unique_ptr<transport::ByteStream>> open_control(const Target& target);
 /// What a server said that would let the user in.
 struct Reached {
   std::string node, release;  ///< its name of itself; release empty: older than 0.1.0
