@@ -51,7 +51,7 @@ struct SliceSession {
   std::string host, program;
   std::uint64_t age_ms = 0;
   std::uint64_t recent_us = 0;
-  std::vector<SliceUse> uses;  ///< one for every device
+  std::vector<SliceUse> uses;  ///< one for every device that it uses
 
   bool operator==(const SliceSession&) const = default;
 };

@@ -138,9 +138,13 @@ wire::SliceSession Broker::slice_session(const Session& session) const {
   const Usage::Totals busy = turns_->busy_of(session.id);
   const Usage::Recent recent = session.usage.recent(now, busy);
   out.recent_us = in_us(recent.window);
-  for (std::uint32_t i = 0; i < session.device_bytes.size(); ++i)
-    out.uses.push_back({i, 0, ledger_.held_bytes(session.id, i), in_us(part(busy, i)),
-                        in_us(part(recent.busy, i))});
+  const bool has_choice = session.device_bytes.size() > 1;
+  for (std::uint32_t i = 0; i < session.device_bytes.size(); ++i) {
+    const wire::SliceUse use{i, 0, ledger_.held_bytes(session.id, i), in_us(part(busy, i)),
+                             in_us(part(recent.busy, i))};
+    // A session has all devices; what it has never touched it does not use.
+    if (!has_choice || use.memory_bytes > 0 || use.busy_us > 0) out.uses.push_back(use);
+  }
   return out;
 }
 

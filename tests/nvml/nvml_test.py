@@ -121,6 +121,22 @@ class Slice(NvmlCase):
         self.assertEqual((64 * MIB, 0), (memory.total, memory.used))
         self.assertEqual({}, self.nvml.processes())
 
+    def test_each_device_has_its_own_figures(self):
+        self.server.close()
+        os.environ["SOFTGPU_DEVICES"] = "2"
+        self.addCleanup(os.environ.pop, "SOFTGPU_DEVICES")
+        self.server = TwoTenants()
+        self.addCleanup(self.server.close)
+        look = self.started()
+        self.assertEqual(2, look.count())
+        client = self.hold(40)
+        used = look.memory(look.device(0)).used
+        self.assertGreaterEqual(used, 40 * MIB)
+        self.assertEqual({client.pid: used}, look.processes(look.device(0)))
+        self.assertEqual((256 * MIB, 0), (look.memory(look.device(1)).total, look.memory(look.device(1)).used))
+        self.assertEqual({}, look.processes(look.device(1)))
+        self.assertNotEqual(look.text("nvmlDeviceGetUUID", look.device(0)), look.text("nvmlDeviceGetUUID", look.device(1)))
+
     def test_a_new_limit_counts_at_once(self):
         look = self.started()
         client = self.hold(40)
