@@ -45,6 +45,8 @@ struct BrokerTimes {
   /// reports its last figures.
   std::chrono::milliseconds last_report{500};
   std::chrono::milliseconds watch{1'000};  ///< between looks at idle, old and silent sessions
+  /// Until a driver that could not be loaded is tried again for its devices.
+  std::chrono::milliseconds inventory_retry{30'000};
 };
 
 struct BrokerOptions {

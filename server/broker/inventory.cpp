@@ -34,6 +34,7 @@ std::string release_of(const std::string& driver) {
 void Broker::take_inventory() {
   if (inventory_worker_ != nullptr) return;
   inventory_started_ = Clock::now();
+  inventory_problem_.clear();
   auto worker = start_worker(options_.worker_executable);
   if (!worker) return miss_inventory(worker.error().message);
   inventory_worker_ = std::make_unique<WorkerProcess>(std::move(*worker));

@@ -13,8 +13,6 @@ namespace {
 
 /// At the same time, for each tenant: they cost a descriptor each.
 constexpr std::ptrdiff_t kObserversMax = 64;
-/// A driver that could not be loaded is tried again after that long.
-constexpr auto kInventoryRetry = std::chrono::seconds(30);
 
 template <class Duration>
 std::uint64_t in_us(Duration time) {
@@ -53,8 +51,8 @@ void Broker::on_slice_query(const std::shared_ptr<Client>& client, const wire::S
   if (client->observer->waiting) return close_client(client);  // it must wait for the answer
   client->observer->waiting = query;
   const bool is_known = inventory_.driver_version != 0;
-  const bool has_just_failed =
-      !inventory_problem_.empty() && Clock::now() - inventory_started_ < kInventoryRetry;
+  const bool has_just_failed = !inventory_problem_.empty() &&
+                               Clock::now() - inventory_started_ < options_.times.inventory_retry;
   if (is_known || has_just_failed) return answer_observer(client);
   take_inventory();  // which answers
 }

@@ -77,6 +77,22 @@ TEST_F(Observers, ADriverThatCannotBeLoadedIsNamed) {
   EXPECT_NE(std::string::npos, status.problem.find("log")) << status.problem;
 }
 
+TEST_F(Observers, ADriverThatCouldNotBeLoadedIsTriedAgain) {
+  // Broken: once it has failed, whoever asks later waits for ever, or sees no devices for ever.
+  worker_ = folder_ + "/late";
+  times_.inventory_retry = 0ms;
+  start();
+  const Peer peer = look_at("good");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(ask_slice(peer).devices.empty());
+    EXPECT_NE("", ask_slice(peer).problem);
+  }
+  std::filesystem::create_symlink(SLUICE_FAKE_WORKER, worker_);
+  const wire::SliceStatus status = ask_slice(peer);
+  EXPECT_EQ(1u, status.devices.size());
+  EXPECT_EQ("", status.problem);
+}
+
 TEST_F(Observers, ATenantSeesItsOwnSessionsAndNobodyElses) {
   start();
   const Client mine = open("good"), theirs = open("other");
