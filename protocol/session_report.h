@@ -1,6 +1,8 @@
 // What the client library tells about the session of its process, for tools that load it: libcuda's
-// only exported name that is not CUDA's.
+// only exported names that are not CUDA's.
 #pragma once
+
+#include <cstdint>
 
 namespace sluice::wire {
 
@@ -15,5 +17,10 @@ inline constexpr const char* kSessionReportSymbol = "sluice_session_report";
 ///   round_trips how often the process has waited for the server so far
 ///   resumable   whether its connections can be replaced
 using SessionReportFunction = const char* (*)();
+
+inline constexpr const char* kSpareBytesSymbol = "sluice_spare_bytes";
+/// What the session of this process keeps of the server's device `device` and no allocation is in;
+/// `*session` is its number, 0: there is none. Any thread.
+using SpareBytesFunction = std::uint64_t (*)(std::uint32_t device, std::uint64_t* session);
 
 }  // namespace sluice::wire

@@ -25,7 +25,7 @@ struct SliceDevice {
   std::array<std::uint8_t, 16> uuid{};
   std::string pci_bus_id;
   std::uint64_t total_bytes = 0;     ///< the slice, not the hardware
-  std::uint64_t used_bytes = 0;      ///< by the tenant's sessions together, as the ledger has it
+  std::uint64_t used_bytes = 0;      ///< by the tenant's sessions together, without what they keep
   std::uint64_t busy_us = 0;         ///< GPU time of the tenant since the server started
   std::uint64_t recent_busy_us = 0;  ///< of it, within the last SliceStatus::recent_us
   /// As in DeviceRecord.
@@ -37,13 +37,14 @@ struct SliceDevice {
 /// One session on one device. Travels as it lies in memory.
 struct SliceUse {
   std::uint32_t device = 0, reserved = 0;
-  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_bytes = 0;  ///< in use
+  std::uint64_t spare_bytes = 0;   ///< kept beside that, as far as the session has told
   std::uint64_t busy_us = 0;
   std::uint64_t recent_busy_us = 0;  ///< within the last SliceSession::recent_us
 
   bool operator==(const SliceUse&) const = default;
 };
-static_assert(sizeof(SliceUse) == 32);
+static_assert(sizeof(SliceUse) == 40);
 
 struct SliceSession {
   std::uint64_t session_id = 0;

@@ -158,6 +158,11 @@ void fields(Io&, Recall&) {}
 template <class Io>
 void fields(Io&, RecallDone&) {}
 template <class Io>
+void fields(Io& io, Spare& m) {
+  io.number(m.device);
+  io.number(m.bytes);
+}
+template <class Io>
 void fields(Io& io, DataReady& m) {
   io.flag(m.is_resumable);
 }

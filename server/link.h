@@ -75,6 +75,10 @@ struct Refund {
 /// itself may not.
 struct Recall {};
 struct RecallDone {};
+struct Spare {
+  std::uint32_t device = 0;
+  std::uint64_t bytes = 0;
+};  ///< so much of what the session was charged its client keeps and does not use
 struct QueryMemory {
   std::uint32_t device = 0;
 };
@@ -98,7 +102,7 @@ struct ResumeTaken {};
 
 using Message =
     std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory, Stats, Stop,
-                 DataReady, ResumeData, ResumeTaken, TurnPart, Recall, RecallDone>;
+                 DataReady, ResumeData, ResumeTaken, TurnPart, Recall, RecallDone, Spare>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

@@ -5,6 +5,7 @@
 #include "shim/process.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace sluice::shim {
@@ -77,6 +78,7 @@ CUresult DeviceMemory::allocate(const Context& context, std::size_t bytes, CUdev
   if (!address) address = take_late(context, bytes, order);
   if (!address) return allocate_new(context, bytes, out);
   *out = *address;
+  tell_spare(context);
   return CUDA_SUCCESS;
 }
 
@@ -130,6 +132,7 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address, Order o
     return post(args);
   }
   if (busy_until != 0 && !order) ask_for_completion(busy_until);
+  tell_spare(context);
   pipeline_.expect_quiet();
   return CUDA_SUCCESS;
 }
@@ -175,12 +178,29 @@ void DeviceMemory::forget(const Context& context) {
   arenas_.erase(&context);
 }
 
-std::size_t DeviceMemory::spare_bytes(CUdevice device) const {
+std::size_t DeviceMemory::spare_bytes_of(std::uint32_t ordinal) const {
   const std::lock_guard lock(mutex_);
   std::size_t sum = 0;
   for (const auto& [context, arena] : arenas_)
-    if (context->device == device) sum += arena.spare_bytes();
+    if (devices_.ordinal(context->device) == ordinal) sum += arena.spare_bytes();
   return sum;
+}
+
+/// Now and then, so that whoever looks from outside sees it soon; what is kept in the end goes back
+/// in on_quiet().
+void DeviceMemory::tell_spare(const Context& context) {
+  constexpr std::int64_t kIntervalMs = 50;
+  const std::int64_t now_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
+          .count();
+  std::int64_t told_ms = told_at_ms_.load(std::memory_order_relaxed);
+  if (now_ms - told_ms < kIntervalMs || !told_at_ms_.compare_exchange_strong(told_ms, now_ms))
+    return;
+  wire::memory_spare args{};
+  args.device = devices_.ordinal(context.device);
+  args.bytes = spare_bytes_of(args.device);
+  static_cast<void>(pipeline_.post(
+      {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}}));
 }
 
 bool DeviceMemory::give_back(const std::vector<CUdeviceptr>& blocks) {

@@ -40,8 +40,8 @@ class DeviceMemory {
   CUresult free(const Context& context, CUdeviceptr address, Order order = {});
   /// The context is gone, and everything in it.
   void forget(const Context& context);
-  /// Of the device, kept here although the program has freed it.
-  [[nodiscard]] std::size_t spare_bytes(CUdevice device) const;
+  /// Kept here although the program has freed it; `ordinal` is the server's number of the device.
+  [[nodiscard]] std::size_t spare_bytes_of(std::uint32_t ordinal) const;
   /// Gives back to the worker what nothing is in; waits for commands that still use what was freed.
   /// True if that was anything: what was refused for want of memory may be possible now.
   bool give_back_spare();
@@ -68,6 +68,7 @@ class DeviceMemory {
   std::vector<CUdeviceptr> take_out_free();
   [[nodiscard]] std::uint64_t busy_until() const;
   void ask_for_completion(std::uint64_t seq);
+  void tell_spare(const Context& context);
 
   Pipeline& pipeline_;
   const Devices& devices_;
@@ -75,6 +76,7 @@ class DeviceMemory {
   std::map<const Context*, Arena> arenas_;
   std::atomic<std::uint64_t> completed_{0};  ///< number of a record
   std::atomic<bool> is_fence_under_way_{false};
+  std::atomic<std::int64_t> told_at_ms_{0};
   std::atomic<bool> is_recalled_{false};
   std::atomic<std::uint64_t> uses_{0};
   std::uint64_t uses_before_quiet_ = 0;  ///< the service thread's

@@ -69,6 +69,15 @@ std::string session_report(Session* session) {
 
 }  // namespace sluice::shim
 
+extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_spare_bytes(
+    std::uint32_t device, std::uint64_t* number) {
+  using namespace sluice::shim;
+  *number = 0;
+  if (process().phase.load() != Phase::kReady) return 0;
+  *number = session().welcome().session_id;
+  return session().memory().spare_bytes_of(device);
+}
+
 extern "C" __attribute__((visibility("default"))) const char* sluice_session_report() {
   using namespace sluice::shim;
   static std::string* const report = new std::string;

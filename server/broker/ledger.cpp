@@ -23,7 +23,25 @@ void Ledger::refund(std::uint64_t session, const std::string& tenant, std::uint3
   if (held->second == 0) by_session_.erase(held);
 }
 
+void Ledger::note_spare(std::uint64_t session, const std::string& tenant, std::uint32_t device,
+                        std::uint64_t bytes) {
+  if (held_bytes(session, device) > 0) spare_[{session, device}] = {tenant, bytes};
+}
+
+std::uint64_t Ledger::spare_bytes(std::uint64_t session, std::uint32_t device) const {
+  const auto found = spare_.find({session, device});
+  return found != spare_.end() ? std::min(found->second.bytes, held_bytes(session, device)) : 0;
+}
+
+std::uint64_t Ledger::spare_bytes(const std::string& tenant, std::uint32_t device) const {
+  std::uint64_t sum = 0;
+  for (const auto& [key, spare] : spare_)
+    if (key.second == device && spare.tenant == tenant) sum += spare_bytes(key.first, device);
+  return sum;
+}
+
 void Ledger::drop(std::uint64_t session, const std::string& tenant) {
+  std::erase_if(spare_, [&](const auto& known) { return known.first.first == session; });
   for (auto held = by_session_.lower_bound({session, 0});
        held != by_session_.end() && held->first.first == session; held = by_session_.erase(held))
     by_tenant_[{tenant, held->first.second}] -= held->second;

@@ -18,10 +18,13 @@ constexpr auto kRecallTime = 150ms;
 }  // namespace
 
 void Broker::send_answer(Session& session, std::uint32_t device, bool is_granted) {
-  const auto sent =
-      link::send_message(session.worker.link.get(),
-                         link::Answer{is_granted, ledger_.used_bytes(session.tenant.name, device),
-                                      limit_of(session, device)});
+  const std::string& tenant = session.tenant.name;
+  // What the others keep they give back when it is needed; what the session keeps its client knows.
+  const std::uint64_t used_bytes =
+      ledger_.used_bytes(tenant, device) -
+      (ledger_.spare_bytes(tenant, device) - ledger_.spare_bytes(session.id, device));
+  const auto sent = link::send_message(
+      session.worker.link.get(), link::Answer{is_granted, used_bytes, limit_of(session, device)});
   // A worker that asks and does not read must not hold up the others.
   if (sent) return;
   SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session.id,
@@ -38,6 +41,8 @@ void Broker::on_memory(const std::shared_ptr<Session>& session, const link::Mess
   if (const auto* refund = std::get_if<link::Refund>(&message)) {
     ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
     retry_memory(session->tenant.name);
+  } else if (const auto* spare = std::get_if<link::Spare>(&message)) {
+    ledger_.note_spare(session->id, session->tenant.name, spare->device, spare->bytes);
   } else if (std::holds_alternative<link::RecallDone>(message)) {
     on_recalled(*session);
   } else if (std::holds_alternative<link::Charge>(message) ||

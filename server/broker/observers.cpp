@@ -113,7 +113,9 @@ std::vector<wire::SliceDevice> Broker::slice_devices(const config::Tenant& tenan
     one.total_bytes = tenant.memory_limit_bytes != 0
                           ? std::min(tenant.memory_limit_bytes, device.total_bytes)
                           : device.total_bytes;
-    one.used_bytes = ledger_.used_bytes(tenant.name, static_cast<std::uint32_t>(index));
+    const auto number = static_cast<std::uint32_t>(index);
+    one.used_bytes =
+        ledger_.used_bytes(tenant.name, number) - ledger_.spare_bytes(tenant.name, number);
     one.busy_us = in_us(part(busy, index));
     one.recent_busy_us = in_us(part(recent.busy, index));
     if (query.wants_identity == 0) continue;
@@ -138,7 +140,12 @@ wire::SliceSession Broker::slice_session(const Session& session) const {
   out.recent_us = in_us(recent.window);
   const bool has_choice = session.device_bytes.size() > 1;
   for (std::uint32_t i = 0; i < session.device_bytes.size(); ++i) {
-    const wire::SliceUse use{i, 0, ledger_.held_bytes(session.id, i), in_us(part(busy, i)),
+    const std::uint64_t spare_bytes = ledger_.spare_bytes(session.id, i);
+    const wire::SliceUse use{i,
+                             0,
+                             ledger_.held_bytes(session.id, i) - spare_bytes,
+                             spare_bytes,
+                             in_us(part(busy, i)),
                              in_us(part(recent.busy, i))};
     // A session has all devices; what it has never touched it does not use.
     if (!has_choice || use.memory_bytes > 0 || use.busy_us > 0) out.uses.push_back(use);

@@ -92,6 +92,11 @@ CUresult handle(Call& call, const wire::memory_recalled&, wire::memory_recalled:
   return CUDA_SUCCESS;
 }
 
+CUresult handle(Call& call, const wire::memory_spare& args, wire::memory_spare::Reply&) {
+  call.worker().ledger().note_spare(args.device, args.bytes);
+  return CUDA_SUCCESS;
+}
+
 CUresult handle(Call& call, const wire::cuMemGetInfo_v2&, wire::cuMemGetInfo_v2::Reply& reply) {
   Worker& worker = call.worker();
   return behind_frees<wire::cuMemGetInfo_v2>(

@@ -42,6 +42,9 @@ class BrokerLedger final : public LedgerLink {
   void refund(std::uint32_t device, std::uint64_t bytes) override;
   Usage query(std::uint32_t device) override;
   void recalled() override { static_cast<void>(link::send_message(fd_, link::RecallDone{})); }
+  void note_spare(std::uint32_t device, std::uint64_t bytes) override {
+    static_cast<void>(link::send_message(fd_, link::Spare{device, bytes}));
+  }
 
  private:
   /// A question and its answer. Who stops waiting leaves it in line, so that the answers after it

@@ -23,6 +23,8 @@ class LedgerLink {
   virtual Usage query(std::uint32_t device) = 0;
   /// The client has given back what it kept, as it was asked to.
   virtual void recalled() {}
+  /// So much of what was charged the client keeps and does not use.
+  virtual void note_spare(std::uint32_t, std::uint64_t) {}
 };
 
 /// A ledger of one process, for engines that run without a broker.

@@ -130,7 +130,9 @@ SLUICE_API cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (const CUresult failed = call(args, reply)) return failed;
   // What is kept for the next allocation is free to the program.
   *free = std::min<std::size_t>(
-      reply.free + session().memory().spare_bytes(current_context()->device), reply.total);
+      reply.free +
+          session().memory().spare_bytes_of(session().devices().ordinal(current_context()->device)),
+      reply.total);
   *total = reply.total;
   return CUDA_SUCCESS;
 }

@@ -1,15 +1,19 @@
 #include "shim/nvml/library.h"
 
 #include "common/log.h"
+#include "protocol/session_report.h"
 #include "protocol/slice_client.h"
 #include "shim/hello.h"
 #include "shim/tls_library.h"
 #include "transport/tls/client_choice.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
+#include <utility>
 
 namespace sluice::nvml {
 namespace {
@@ -35,6 +39,31 @@ Return return_of(ErrorCode code) {
     default:
       return kDriverNotLoaded;
   }
+}
+
+/// The CUDA session of this process, if it has one, knows better than the server what it keeps
+/// without using it: so NVML says what cuMemGetInfo says at any moment.
+Snapshot with_own_spare(wire::SliceStatus status) {
+  void* const cuda = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  const auto spare_bytes =
+      cuda != nullptr
+          ? reinterpret_cast<wire::SpareBytesFunction>(::dlsym(cuda, wire::kSpareBytesSymbol))
+          : nullptr;
+  for (wire::SliceSession& session : status.sessions) {
+    for (wire::SliceUse& use : session.uses) {
+      if (spare_bytes == nullptr || use.device >= status.devices.size()) continue;
+      std::uint64_t own_session = 0;
+      const std::uint64_t spare = spare_bytes(use.device, &own_session);
+      if (own_session == 0 || own_session != session.session_id) continue;
+      const std::uint64_t held = use.memory_bytes + use.spare_bytes;
+      status.devices[use.device].used_bytes -= use.memory_bytes;
+      use.spare_bytes = std::min(spare, held);
+      use.memory_bytes = held - use.spare_bytes;
+      status.devices[use.device].used_bytes += use.memory_bytes;
+    }
+  }
+  if (cuda != nullptr) ::dlclose(cuda);
+  return std::make_shared<const wire::SliceStatus>(std::move(status));
 }
 
 bool are_same_devices(const wire::SliceStatus& a, const wire::SliceStatus& b) {
@@ -132,7 +161,7 @@ Return Library::figures(Snapshot* out) {
   // A driver with other devices is in service there: no handle stands for any of them.
   if ((*answer)->devices.size() != identity_->devices.size())
     return lose({ErrorCode::kNotFound, "the server has other devices now"});
-  *out = std::move(*answer);
+  *out = with_own_spare(**answer);
   return kSuccess;
 }
 

@@ -84,7 +84,10 @@ void obey(int data, char command) {
   if (command == 'x') ::raise(SIGKILL);
   if (command == 'p') g_stats.pending_calls = 1;
   if (command == 'q') g_is_quiet = true;
-  if (command == 'k' && !read_all(data, &g_kept_bytes, sizeof g_kept_bytes)) ::_exit(0);
+  if (command == 'k') {
+    if (!read_all(data, &g_kept_bytes, sizeof g_kept_bytes)) ::_exit(0);
+    say(link::Spare{0, g_kept_bytes});
+  }
   if (command == 'c') {
     std::uint64_t bytes = 0;
     if (!read_all(data, &bytes, sizeof bytes)) ::_exit(0);

@@ -53,4 +53,23 @@ TEST(Ledger, AddsUpADeviceAndASession) {
   EXPECT_EQ(10u, ledger.held_bytes(2));
 }
 
+TEST(Ledger, WhatASessionKeepsIsChargedAndKnownAsSpare) {
+  Ledger ledger;
+  EXPECT_TRUE(ledger.charge(1, "a", 0, 60, 100));
+  EXPECT_TRUE(ledger.charge(2, "a", 0, 30, 100));
+  ledger.note_spare(1, "a", 0, 25);
+  EXPECT_EQ(25u, ledger.spare_bytes(1, 0));
+  EXPECT_EQ(25u, ledger.spare_bytes("a", 0));
+  EXPECT_EQ(90u, ledger.used_bytes("a", 0)) << "charged all the same";
+  EXPECT_FALSE(ledger.charge(2, "a", 0, 30, 100));
+  ledger.note_spare(2, "a", 0, ~0ull);
+  EXPECT_EQ(30u, ledger.spare_bytes(2, 0)) << "no more than it holds, whatever it says";
+  ledger.refund(1, "a", 0, 50);
+  EXPECT_EQ(10u, ledger.spare_bytes(1, 0));
+  ledger.drop(1, "a");
+  EXPECT_EQ(0u, ledger.spare_bytes(1, 0));
+  ledger.note_spare(9, "a", 0, 5);
+  EXPECT_EQ(0u, ledger.spare_bytes(9, 0)) << "a session that holds nothing";
+}
+
 }  // namespace sluice::server

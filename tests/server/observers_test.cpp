@@ -91,6 +91,17 @@ TEST_F(Observers, ADriverThatCouldNotBeLoadedIsTriedAgain) {
   const wire::SliceStatus status = ask_slice(peer);
   EXPECT_EQ(1u, status.devices.size());
   EXPECT_EQ("", status.problem);
+TEST_F(Observers, WhatASessionKeepsIsFreeToWhoeverLooks) {
+  start();
+  const Client mine = open("good");
+  ASSERT_EQ('1', mine.data.command('c', 5000));
+  ASSERT_EQ('k', mine.data.command('k', 3000));
+  const Peer peer = look_at("good");
+  EXPECT_TRUE(eventually([&] { return ask_slice(peer).devices.at(0).used_bytes == 2000; }));
+  const wire::SliceStatus status = ask_slice(peer);
+  ASSERT_EQ(1u, status.sessions.size());
+  EXPECT_EQ(2000u, status.sessions[0].uses.at(0).memory_bytes);
+  EXPECT_EQ(3000u, status.sessions[0].uses.at(0).spare_bytes);
 }
 
 TEST_F(Observers, ATenantSeesItsOwnSessionsAndNobodyElses) {

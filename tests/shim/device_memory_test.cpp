@@ -193,6 +193,21 @@ TEST_F(DeviceMemory, WhatIsKeptIsFreeToTheProgram) {
   EXPECT_EQ(104 * kMiB, free_bytes);
 }
 
+TEST_F(DeviceMemory, TheServerIsToldWhatIsKept) {
+  start();
+  const CUdeviceptr p = allocate(4 * kMiB);
+  // Not at each free, but before long, whatever happens in between.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  ASSERT_EQ(CUDA_SUCCESS, cuMemFree_v2(p));
+  const auto was_told = [&] {
+    const auto told = server_->received(Opcode::memory_spare);
+    return !told.empty() && told.back().as<wire::memory_spare>().bytes == 4 * kMiB;
+  };
+  while (!was_told() && std::chrono::steady_clock::now() < deadline)
+    ASSERT_EQ(CUDA_SUCCESS, cuMemFree_v2(allocate(4 * kMiB)));
+  EXPECT_TRUE(was_told());
+}
+
 TEST_F(DeviceMemory, AContextTakesItsMemoryWithIt) {
   start();
   const CUdeviceptr p = allocate(4 * kMiB);
