@@ -42,7 +42,7 @@ std::vector<std::vector<std::uint8_t>> fuzz_corpus() {
   status.devices[0].attributes = {{1, 1024}};
   status.sessions.resize(2);
   status.sessions[0].program = "train";
-  status.sessions[0].uses = {{0, 0, 4096, 2, 1}};
+  status.sessions[0].uses = {{0, 0, 4096, 512, 2, 1}};
   const wire::Frame frames[] = {hello,
                                 welcome,
                                 wire::Refusal{wire::RefusalCode::kWrongToken, "wrong token"},

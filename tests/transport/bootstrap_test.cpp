@@ -86,7 +86,7 @@ SliceStatus slice_status() {
     session.program = "/bin/train";
     session.age_ms = 12;
     session.recent_us = 9;
-    session.uses = {{0, 0, 1 << 20, 5, 4}, {1, 0, 0, 0, 0}};
+    session.uses = {{0, 0, 1 << 20, 1 << 19, 5, 4}, {1, 0, 0, 0, 0, 0}};
   }
   return m;
 }
