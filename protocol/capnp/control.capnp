@@ -66,6 +66,7 @@ struct Tenant {
   class @12 :Text;
   servedUs @13 :UInt64;
   heldUs @14 :List(UInt64);   # by scheduler::Reason
+  memoryDenials @15 :UInt64;
 }
 
 struct TenantChange {

@@ -34,6 +34,7 @@ std::string waiting_for_restart(const config::Config& now, const config::Config&
   note(now.kernel_max != next.kernel_max, "kernel_max");
   note(now.state_dir != next.state_dir, "state_dir");
   note(now.control != next.control, "[control]");
+  note(now.metrics != next.metrics, "[metrics]");
   return out;
 }
 
@@ -50,6 +51,7 @@ control::ServerInfo Broker::server() const {
   out.uptime_ms = ms_since(started_);
   out.sessions = static_cast<std::uint32_t>(sessions_.size());
   out.max_sessions = options_.config.max_sessions;
+  out.is_enforcing = turns_->is_alive();
   for (const wire::DeviceRecord& device : inventory_.devices)
     out.devices.push_back({device.name, device.total_bytes,
                            ledger_.used_bytes(static_cast<std::uint32_t>(out.devices.size()))});
@@ -99,6 +101,8 @@ control::TenantInfo Broker::info_of(const config::Tenant& tenant) const {
     if (session->tenant.name == tenant.name && !session->is_ending) ++out.sessions;
   for (std::uint32_t i = 0; i < inventory_.devices.size(); ++i)
     out.used_bytes += ledger_.used_bytes(tenant.name, i);
+  if (const auto denied = denials_.find(tenant.name); denied != denials_.end())
+    out.memory_denials = denied->second.count;
   out.share = tenant.share;
   const turns::TenantTime time = turns_->time_of(tenant.name);
   const auto us = [](turns::Duration t) { return static_cast<std::uint64_t>(t.count() / 1000); };

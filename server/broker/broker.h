@@ -196,6 +196,7 @@ class Broker final : public control::Administration {
   void settle_memory(const std::shared_ptr<Session>& session);
   void retry_memory(const std::string& tenant);
   void send_answer(Session& session, std::uint32_t device, bool is_granted);
+  void deny(Session& session, const link::Charge& asked);
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
   [[nodiscard]] std::string resume_refusal(const Client& client, const wire::Resume& resume) const;
@@ -223,6 +224,11 @@ class Broker final : public control::Administration {
   BrokerOptions options_;
   transport::tls::Context tls_;  ///< null: this server has no certificate
   TenantTable tenants_;
+  struct Denials {
+    std::uint64_t count = 0;
+    Clock::time_point logged{};
+  };
+  std::map<std::string, Denials> denials_;  ///< of memory, by tenant
   Ledger ledger_;
   Clock::time_point started_ = Clock::now();
   /// The driver's devices, as the newest worker reported them; version 0: none has.

@@ -4,6 +4,7 @@
 #include "server/broker/broker.h"
 #include "server/config/config.h"
 #include "server/control/service.h"
+#include "server/metrics/exporter.h"
 #include "transport/ucx/library.h"
 
 #include <CLI/CLI.hpp>
@@ -93,6 +94,14 @@ Result<std::unique_ptr<server::control::Service>> start_control(const config::Co
   return nullptr;
 }
 
+Result<std::unique_ptr<server::metrics::Exporter>> start_metrics(const config::Config& config,
+                                                                 server::Broker& broker) {
+  if (config.metrics.listen.empty()) return nullptr;
+  return server::metrics::Exporter::start(
+      config.metrics.listen, broker,
+      [&broker](std::function<void()> what) { broker.post(std::move(what)); });
+}
+
 void say_ready(int fd, const std::string& addresses) {
   const std::string line = "ready" + addresses + "\n";
   if (::write(fd, line.data(), line.size()) < 0)
@@ -115,6 +124,8 @@ int serve(const Options& options, config::Config configuration) {
   if (const auto opened = broker.open(); !opened) return refuse(opened.error());
   auto control = start_control(configuration, broker);  // ends before the broker does
   if (!control) return refuse(control.error());
+  auto metrics = start_metrics(configuration, broker);  // so does this
+  if (!metrics) return refuse(metrics.error());
   std::string addresses;
   for (const std::string& address : broker.addresses()) addresses += " " + address;
   SLUICE_LOG_INFO("session", "serving{} driver={} control={}", addresses, configuration.driver,

@@ -1,12 +1,14 @@
 // The workers' questions to the ledger. Before a tenant is refused memory, its other sessions are
 // asked to give back what they keep and do not use.
+#include "common/format.h"
 #include "common/log.h"
 #include "server/broker/broker.h"
 #include "server/broker/session.h"
+#include "server/config/size.h"
 
 #include <signal.h>
 
-#include <algorithm>
+#include <string>
 #include <vector>
 
 namespace sluice::server {
@@ -30,6 +32,36 @@ void Broker::send_answer(Session& session, std::uint32_t device, bool is_granted
   SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session.id,
                    session.tenant.name, sent.error().message);
   ::kill(session.worker.pid, SIGKILL);
+}
+
+/// Counted; and said, now and then: a program may ask again and again.
+void Broker::deny(Session& session, const link::Charge& asked) {
+  constexpr auto kLogInterval = 10s;
+  constexpr std::size_t kHoldersMax = 8;
+  Denials& denials = denials_[session.tenant.name];
+  ++denials.count;
+  const auto now = Clock::now();
+  if (denials.count > 1 && now - denials.logged < kLogInterval) return;
+  denials.logged = now;
+  std::string holders;
+  std::size_t others = 0;
+  for (const auto& [id, other] : sessions_) {
+    const std::uint64_t held = ledger_.held_bytes(id, asked.device);
+    if (other->tenant.name != session.tenant.name || held == 0) continue;
+    if (++others <= kHoldersMax)
+      holders +=
+          format("{}session {} ({}:{} {}) {}", holders.empty() ? "" : ", ", id, other->hello.host,
+                 other->hello.pid, other->hello.program, config::size_text(held));
+  }
+  if (others > kHoldersMax) holders += format(" and {} more", others - kHoldersMax);
+  SLUICE_LOG_WARN("quota",
+                  "session={} tenant={} device={}: {} more are refused: {} of {} are in use{}{}. "
+                  "End a session (sluicectl kill) or raise the limit (sluicectl tenant set {} "
+                  "--memory); {} refusals so far",
+                  session.id, session.tenant.name, asked.device, config::size_text(asked.bytes),
+                  config::size_text(ledger_.used_bytes(session.tenant.name, asked.device)),
+                  config::size_text(limit_of(session, asked.device)), holders.empty() ? "" : ": ",
+                  holders, session.tenant.name, denials.count);
 }
 
 bool Broker::charge(Session& session, const link::Charge& charge) {
@@ -64,6 +96,7 @@ void Broker::answer_memory(const std::shared_ptr<Session>& session) {
     const bool is_granted = charge(*session, asked);
     if (!is_granted && recall_others(session, asked.device)) return;
     session->recalled.clear();
+    if (!is_granted) deny(*session, asked);
     send_answer(*session, asked.device, is_granted);
   }
 }
@@ -101,7 +134,9 @@ void Broker::settle_memory(const std::shared_ptr<Session>& session) {
   if (session->memory_questions.empty()) return;
   const auto asked = std::get<link::Charge>(session->memory_questions.front());
   session->memory_questions.pop_front();
-  send_answer(*session, asked.device, charge(*session, asked));
+  const bool is_granted = charge(*session, asked);
+  if (!is_granted) deny(*session, asked);
+  send_answer(*session, asked.device, is_granted);
   answer_memory(session);
 }
 

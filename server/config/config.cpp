@@ -53,6 +53,19 @@ Status read_control(const toml::table& table, const std::string& path, Control* 
   return s.finish();
 }
 
+Status read_metrics(const toml::table& table, const std::string& path, Metrics* out) {
+  Section s(table, "[metrics]", path);
+  if (const toml::node* listen = s.get("listen"); listen != nullptr) {
+    const auto text = listen->value_exact<std::string>();
+    const auto colon = text ? text->rfind(':') : std::string::npos;
+    if (colon == std::string::npos || colon == 0 || colon + 1 == text->size() ||
+        text->find_first_not_of("0123456789", colon + 1) != std::string::npos)
+      return s.wrong(*listen, "listen", "\"HOST:PORT\", for example \"127.0.0.1:9400\"");
+    out->listen = *text;
+  }
+  return s.finish();
+}
+
 /// `has_other_proof`: tenants may have a certificate instead of a token.
 Result<Tenant> read_tenant(const toml::table& table, const std::string& path,
                            bool has_other_proof) {
@@ -117,6 +130,10 @@ Result<Config> read(const toml::table& root, const std::string& path) {
   if (const toml::node* control = top.get("control"); control != nullptr) {
     if (!control->is_table()) return top.wrong(*control, "control", "a [control] section");
     SLUICE_CHECK(read_control(*control->as_table(), path, &config.control));
+  }
+  if (const toml::node* metrics = top.get("metrics"); metrics != nullptr) {
+    if (!metrics->is_table()) return top.wrong(*metrics, "metrics", "a [metrics] section");
+    SLUICE_CHECK(read_metrics(*metrics->as_table(), path, &config.metrics));
   }
   if (const toml::node* tls = top.get("tls"); tls != nullptr) {
     if (!tls->is_table()) return top.wrong(*tls, "tls", "a [tls] section");

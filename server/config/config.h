@@ -40,6 +40,12 @@ struct Control {
   bool operator==(const Control&) const = default;
 };
 
+struct Metrics {
+  std::string listen;  ///< HOST:PORT of the endpoint for Prometheus; empty: none
+
+  bool operator==(const Metrics&) const = default;
+};
+
 struct Config {
   std::string driver;  ///< empty: the system's, else softgpu beside the executable
   std::vector<transport::Address> listen;
@@ -62,6 +68,7 @@ struct Config {
   std::chrono::milliseconds heartbeat{1'000};  ///< advice to clients
   std::chrono::milliseconds heartbeat_timeout{5'000};
   Control control;
+  Metrics metrics;
   std::vector<Tenant> tenants;
 };
 

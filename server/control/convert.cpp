@@ -107,8 +107,9 @@ void write(const TenantInfo& from, capnp_control::Tenant::Builder to) {
   to.setIdleTimeoutMs(from.idle_timeout_ms);
   to.setMaxDurationMs(from.max_duration_ms);
   to.setSessions(from.sessions);
-  to.setUsedBytes(from.used_bytes);
-  to.setGuarantee(from.share.guarantee);
+  to.setMemoryDenials(from.memory_denials);
+  to.setServedUs(from.served_us);
+antee(from.share.guarantee);
   to.setLimit(from.share.limit);
   to.setWeight(from.share.weight);
   to.setClass(std::string(scheduler::class_name(from.share.cls)));
@@ -131,6 +132,7 @@ TenantInfo read(capnp_control::Tenant::Reader from) {
   to.share = {from.getGuarantee(), from.getLimit(), from.getWeight(),
               scheduler::parse_class(text(from.getClass())).value_or(scheduler::Class::kStandard)};
   to.served_us = from.getServedUs();
+  to.memory_denials = from.getMemoryDenials();
   const auto held = from.getHeldUs();
   for (unsigned i = 0; i < std::min<std::size_t>(held.size(), to.held_us.size()); ++i)
     to.held_us[i] = held[i];

@@ -30,6 +30,7 @@ struct ServerInfo {
   std::uint64_t uptime_ms = 0;
   std::uint32_t sessions = 0, max_sessions = 0;
   std::vector<DeviceInfo> devices;  ///< known once a worker has loaded the driver
+  bool is_enforcing = true;         ///< GPU time is divided; else no session computes anything new
 
   bool operator==(const ServerInfo&) const = default;
 };
@@ -54,8 +55,9 @@ struct TenantInfo {
   std::uint32_t max_sessions = 0;
   std::uint64_t idle_timeout_ms = 0, max_duration_ms = 0;  ///< 0 = none
   std::uint32_t sessions = 0;
-  std::uint64_t used_bytes = 0;  ///< on all devices
-  scheduler::Share share;        ///< of each device's time
+  std::uint64_t used_bytes = 0;      ///< on all devices
+  std::uint64_t memory_denials = 0;  ///< allocations that were refused since the server started
+  scheduler::Share share;            ///< of each device's time
   /// Of all devices' time, since the server started: what was charged, and what it waited for with
   /// work to do, because of others' shares, its limit, and its own turn.
   std::uint64_t served_us = 0;

@@ -117,6 +117,17 @@ TEST(Config, TellsAFolderOrAnAbsentFileFromAnEmptyConfiguration) {
   EXPECT_EQ("the configuration: there is no file /nonexistent/sluiced.toml", none.error().message);
 }
 
+TEST(Config, MetricsHaveAnAddress) {
+  EXPECT_EQ("127.0.0.1:9400",
+            parse(kStart + "[metrics]\nlisten = \"127.0.0.1:9400\"\n", "f").value().metrics.listen);
+  EXPECT_EQ("", parse(kStart, "f").value().metrics.listen) << "none unless it is asked for";
+  for (const char* wrong : {"9400", ":9400", "host:", "host:http", "host"}) {
+    const std::string why =
+        message(kStart + "[metrics]\nlisten = \"" + std::string(wrong) + "\"\n");
+    EXPECT_NE(std::string::npos, why.find("HOST:PORT")) << wrong << ": " << why;
+  }
+}
+
 TEST(Config, PutsTheControlSocketBesideTheFirstUnixAddress) {
   EXPECT_EQ("/run/s.control", control_socket(parse(kStart, "f").value()));
   EXPECT_EQ("/x", control_socket(parse(kStart + "[control]\nsocket = \"/x\"\n", "f").value()));

@@ -71,6 +71,19 @@ TEST_F(Recall, BothAskAtTheSameTimeAndNobodyHangs) {
   other.join();
 }
 
+TEST_F(Recall, RefusalsAreCountedAndGrantsAreNot) {
+  start();
+  const Client client = open("good");
+  EXPECT_EQ('1', client.data.command('c', 1000 * kKiB));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ('0', client.data.command('c', 25 * kKiB));
+  EXPECT_EQ('1', client.data.command('c', 24 * kKiB));
+  EXPECT_EQ(3u, ask([](Broker& b) {
+              std::uint64_t sum = 0;
+              for (const auto& known : b.tenants()) sum += known.memory_denials;
+              return sum;
+            }));
+}
+
 TEST_F(Recall, AnotherTenantIsNotAsked) {
   start();
   const Client rich = open("other");

@@ -97,7 +97,8 @@ nlohmann::json json_of(const TenantInfo& t) {
           {"gpu_us", t.served_us},
           {"held_by_share_us", t.held_us[0]},
           {"held_by_limit_us", t.held_us[1]},
-          {"held_by_turn_us", t.held_us[2]}};
+          {"held_by_turn_us", t.held_us[2]},
+          {"memory_denials", t.memory_denials}};
 }
 
 std::string table_of(const std::vector<SessionInfo>& sessions) {
