@@ -1,5 +1,5 @@
 // What tenants are promised, proved in virtual time: shares, limits, guarantees, latency.
-#include "tests/scheduler/simulation.h"
+#include "scheduler/simulation/simulation.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,12 @@
 namespace sluice::test {
 namespace {
 
+using namespace scheduler::simulation;
 using scheduler::Class;
+using scheduler::Duration;
+using scheduler::Share;
+using scheduler::TenantId;
+using scheduler::Time;
 
 Share weight(double value) {
   return {.weight = value};

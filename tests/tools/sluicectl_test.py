@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """An administrator at work: every command of sluicectl against a real server, with real programs."""
+import json
 import os
 import signal
 import subprocess
@@ -183,6 +184,16 @@ class Stopping(Case):
         out, err = client.communicate("\n", timeout=30)
         self.assertEqual(0, client.returncode, out + err)
         self.assertEqual(0, server.process.wait(30))
+
+
+class Bench(Case):
+    def test_the_promises_of_a_slice_are_measured_beside_a_device_without_quotas(self):
+        outcome = run(f"{BUILD}/bin/sluicectl", "bench", "quota", "-o", "json")
+        rows = json.loads(self.accepted(outcome))
+        self.assertGreaterEqual(len(rows), 12)
+        for row in rows:
+            self.assertTrue(row["is_kept"], row)
+        self.assertGreater([row["native"] for row in rows if row["promise"].startswith("unfairness")][0], 0.1)
 
 
 if __name__ == "__main__":

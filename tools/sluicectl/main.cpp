@@ -6,6 +6,7 @@
 #include "server/config/duration.h"
 #include "server/config/percent.h"
 #include "server/config/size.h"
+#include "tools/sluicectl/bench.h"
 #include "tools/sluicectl/cert/command.h"
 #include "tools/sluicectl/commands.h"
 
@@ -246,6 +247,18 @@ void add_cert_commands(CLI::App& app, CertOptions& o, Commands& commands) {
   commands.push_back({issue, [&o] { return issue_certificate(o); }, {}});
 }
 
+void add_bench_commands(CLI::App& app, Options& o, Commands& commands) {
+  CLI::App* bench = app.add_subcommand("bench", "measurements");
+  bench->require_subcommand(1)->fallthrough();
+  CLI::App* quota =
+      bench
+          ->add_subcommand("quota",
+                           "what tenants are promised of a device's time, measured in virtual time "
+                           "beside a device without quotas; needs no server")
+          ->fallthrough();
+  commands.push_back({quota, [&o] { return bench_quota(o.output == "json"); }, {}});
+}
+
 int run(const Command& command, const Options& options) {
   if (command.alone) {
     const int status = command.alone();
@@ -282,6 +295,7 @@ int main(int argc, char** argv) {
   add_token_commands(app, options, commands);
   add_session_commands(app, options, commands);
   add_config_commands(app, options, commands);
+  add_bench_commands(app, options, commands);
   CertOptions cert_options;
   add_cert_commands(app, cert_options, commands);
   try {

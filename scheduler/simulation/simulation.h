@@ -1,5 +1,6 @@
 // A device in virtual time: it runs what the dispatcher grants, one command after the other, and
-// tells each end after a delay. Nothing depends on the machine's speed, so figures are exact.
+// tells each end after a delay. Nothing depends on the machine's speed, so figures are exact. For
+// the tests of the policies, and for `sluicectl bench quota`.
 #pragma once
 
 #include "scheduler/device/cost_model.h"
@@ -7,18 +8,18 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <queue>
 #include <random>
 #include <string_view>
 #include <vector>
 
-namespace sluice::test {
+namespace sluice::scheduler::simulation {
 
 using namespace std::chrono_literals;
-using scheduler::Duration;
-using scheduler::Share;
-using scheduler::TenantId;
-using scheduler::Time;
+
+/// Instead of a policy's name: nobody decides, and what was issued first runs first.
+inline constexpr std::string_view kNative = "native";
 
 /// What a tenant runs.
 struct Load {
@@ -33,14 +34,16 @@ struct Load {
 class Simulation {
  public:
   explicit Simulation(std::string_view policy = "fair-share", Duration notice = 10us,
-                      scheduler::DispatcherOptions options = {});
+                      DispatcherOptions options = {});
 
   void add(TenantId tenant, const Share& share, const Load& load);
   /// Something that happens then.
   void at(Time when, std::function<void()> what);
   void run(Time until);
 
-  scheduler::Dispatcher& dispatcher() { return dispatcher_; }
+  /// Of a policy.
+  Dispatcher& dispatcher() { return *dispatcher_; }
+  [[nodiscard]] bool is_native() const { return dispatcher_ == nullptr; }
   [[nodiscard]] Time now() const { return now_; }
 
   // ---- what has happened
@@ -75,18 +78,18 @@ class Simulation {
   void begin_burst(TenantId tenant);
   void grant();
   void start_next();
-  void on_end(scheduler::Ticket ticket);
+  void on_end(Ticket ticket);
   void look_again();
 
-  scheduler::Dispatcher dispatcher_;
-  scheduler::CostModel model_;
+  std::unique_ptr<Dispatcher> dispatcher_;  ///< null: native
+  CostModel model_;
   Duration notice_;
   Time now_{};
   Time look_at_ = Time::max();
   std::map<TenantId, Program> programs_;
-  std::map<scheduler::Ticket, Command> commands_;
-  scheduler::Ticket last_ticket_ = 0;
-  std::queue<scheduler::Ticket> granted_;
+  std::map<Ticket, Command> commands_;
+  Ticket last_ticket_ = 0;
+  std::queue<Ticket> granted_;
   bool is_busy_ = false;
   struct Event {
     Time when;
@@ -100,4 +103,4 @@ class Simulation {
   std::uint64_t last_order_ = 0;
 };
 
-}  // namespace sluice::test
+}  // namespace sluice::scheduler::simulation

@@ -1,8 +1,8 @@
-#include "tests/scheduler/simulation.h"
+#include "scheduler/simulation/simulation.h"
 
 #include <algorithm>
 
-namespace sluice::test {
+namespace sluice::scheduler::simulation {
 namespace {
 
 double seconds(Duration d) {
@@ -11,9 +11,10 @@ double seconds(Duration d) {
 
 }  // namespace
 
-Simulation::Simulation(std::string_view policy, Duration notice,
-                       scheduler::DispatcherOptions options)
-    : dispatcher_(scheduler::make_policy(policy), options), notice_(notice) {}
+Simulation::Simulation(std::string_view policy, Duration notice, DispatcherOptions options)
+    : notice_(notice) {
+  if (policy != kNative) dispatcher_ = std::make_unique<Dispatcher>(make_policy(policy), options);
+}
 
 void Simulation::at(Time when, std::function<void()> what) {
   events_.push({when, ++last_order_, std::move(what)});
@@ -23,7 +24,7 @@ void Simulation::add(TenantId tenant, const Share& share, const Load& load) {
   Program& program = programs_[tenant];
   program.load = load;
   program.random.seed(static_cast<unsigned>(tenant) * 7919 + 1);
-  dispatcher_.set_share(tenant, share, now_);
+  if (!is_native()) dispatcher_->set_share(tenant, share, now_);
   at(std::max(load.from, now_), [this, tenant] {
     const Load& mine = programs_[tenant].load;
     if (mine.period > 0ns) return begin_burst(tenant);
@@ -48,19 +49,21 @@ void Simulation::issue(TenantId tenant) {
   if (now_ >= program.load.until) return;
   std::uniform_int_distribution<Duration::rep> length(program.load.shortest.count(),
                                                       program.load.longest.count());
-  const scheduler::Ticket ticket = ++last_ticket_;
+  const Ticket ticket = ++last_ticket_;
   commands_[ticket] = {tenant, Duration(length(program.random)), now_};
-  dispatcher_.enqueue(tenant, ticket, model_.estimate(tenant), now_);
+  if (is_native()) return granted_.push(ticket);
+  dispatcher_->enqueue(tenant, ticket, model_.estimate(tenant), now_);
 }
 
 void Simulation::grant() {
-  for (const scheduler::Ticket ticket : dispatcher_.dispatch(now_)) granted_.push(ticket);
+  if (is_native()) return start_next();
+  for (const Ticket ticket : dispatcher_->dispatch(now_)) granted_.push(ticket);
   start_next();
   look_again();
 }
 
 void Simulation::look_again() {
-  const Time next = dispatcher_.next_look(now_);
+  const Time next = dispatcher_->next_look(now_);
   if (next == Time::max() || (look_at_ > now_ && look_at_ <= next)) return;
   look_at_ = std::max(next, now_ + 1ns);
   at(look_at_, [this] { grant(); });
@@ -69,7 +72,7 @@ void Simulation::look_again() {
 void Simulation::start_next() {
   if (is_busy_ || granted_.empty()) return;
   is_busy_ = true;
-  const scheduler::Ticket ticket = granted_.front();
+  const Ticket ticket = granted_.front();
   granted_.pop();
   const Command& command = commands_.at(ticket);
   Program& program = programs_[command.tenant];
@@ -82,11 +85,11 @@ void Simulation::start_next() {
   });
 }
 
-void Simulation::on_end(scheduler::Ticket ticket) {
+void Simulation::on_end(Ticket ticket) {
   const Command command = commands_.at(ticket);
   commands_.erase(ticket);
   model_.learn(command.tenant, command.length);
-  dispatcher_.complete(ticket, command.length, now_);
+  if (!is_native()) dispatcher_->complete(ticket, command.length, now_);
   Program& program = programs_[command.tenant];
   if (program.load.period == 0ns) {
     issue(command.tenant);
@@ -148,4 +151,4 @@ Duration Simulation::longest_wait(TenantId tenant) const {
   return programs_.at(tenant).longest_wait;
 }
 
-}  // namespace sluice::test
+}  // namespace sluice::scheduler::simulation
