@@ -138,12 +138,12 @@ bool Pipeline::flush_overdue() noexcept {
   return unflushed_records_.load() != 0;
 }
 
-/// For everybody else's sends the service thread reads and watches meanwhile; for its own nobody
-/// does, and the peer may wait for us, or never come back.
+/// For everybody else's sends the service thread reads and watches meanwhile, if it is awake; for
+/// its own nobody does, and the peer may wait for us, or never come back.
 void Pipeline::watch_while_blocked() noexcept {
   if (!has_service_.load(std::memory_order_acquire) ||
       ::pthread_equal(::pthread_self(), service_) == 0)
-    return;
+    return nudge_service();
   read_expected();
   check_life_line();
 }

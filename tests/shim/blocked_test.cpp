@@ -78,5 +78,31 @@ TEST(BlockedPipeline, NoticesTheEndOfTheSessionAlthoughItsOwnThreadSends) {
   EXPECT_TRUE(pipeline.is_lost());
 }
 
+TEST(BlockedPipeline, NoticesTheEndOfTheSessionAlthoughTheServiceThreadWasAsleep) {
+  // Broken: the first record after a rest is sent at once by the program's thread, the network is
+  // away, and nobody wakes the service thread, so that nobody watches.
+  int ends[2];
+  ASSERT_EQ(0, ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+  Fd server(ends[1]);
+  NoPushes pushes;
+  shim::Pipeline pipeline(std::make_unique<StuckChannel>(),
+                          transport::make_socket_stream(Fd(ends[0])), false, pushes);
+  pipeline.expect();  // starts the service thread
+  pipeline.fulfilled();
+  std::this_thread::sleep_for(100ms);  // now it sleeps until it is woken
+  std::thread program([&] {
+    const std::array<std::byte, 8> fixed{};
+    pipeline.post({.opcode = wire::goodbye::kOpcode, .context = 0, .fixed = fixed, .blobs = {}});
+  });
+  std::this_thread::sleep_for(10ms);
+  server = Fd();
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (!pipeline.is_lost() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(pipeline.is_lost());
+  if (!pipeline.is_lost()) pipeline.lose({ErrorCode::kTimeout, "the test ends it"});
+  program.join();
+}
+
 }  // namespace
 }  // namespace sluice::test
