@@ -108,8 +108,8 @@ void write(const TenantInfo& from, capnp_control::Tenant::Builder to) {
   to.setMaxDurationMs(from.max_duration_ms);
   to.setSessions(from.sessions);
   to.setMemoryDenials(from.memory_denials);
-  to.setServedUs(from.served_us);
-antee(from.share.guarantee);
+  to.setUsedBytes(from.used_bytes);
+  to.setGuarantee(from.share.guarantee);
   to.setLimit(from.share.limit);
   to.setWeight(from.share.weight);
   to.setClass(std::string(scheduler::class_name(from.share.cls)));

@@ -4,6 +4,7 @@
 
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
+#include <prometheus/metric_family.h>
 
 #include <chrono>
 #include <exception>

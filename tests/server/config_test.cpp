@@ -122,9 +122,9 @@ TEST(Config, MetricsHaveAnAddress) {
             parse(kStart + "[metrics]\nlisten = \"127.0.0.1:9400\"\n", "f").value().metrics.listen);
   EXPECT_EQ("", parse(kStart, "f").value().metrics.listen) << "none unless it is asked for";
   for (const char* wrong : {"9400", ":9400", "host:", "host:http", "host"}) {
-    const std::string why =
-        message(kStart + "[metrics]\nlisten = \"" + std::string(wrong) + "\"\n");
-    EXPECT_NE(std::string::npos, why.find("HOST:PORT")) << wrong << ": " << why;
+    const auto read = parse(kStart + "[metrics]\nlisten = \"" + std::string(wrong) + "\"\n", "f");
+    ASSERT_FALSE(read.has_value()) << wrong;
+    EXPECT_NE(std::string::npos, read.error().message.find("HOST:PORT")) << read.error().message;
   }
 }
 

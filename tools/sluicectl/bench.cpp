@@ -26,7 +26,7 @@ struct Row {
 
 std::string text_of(double figure) {
   const double shown = std::abs(figure) < 0.0005 ? 0.0 : figure;
-  return format(std::abs(shown) >= 10 ? "{:.1f}" : "{:.3f}", shown);
+  return std::abs(shown) >= 10 ? format("{:.1f}", shown) : format("{:.3f}", shown);
 }
 
 /// On the terminal only: a script that reads stderr wants errors.
