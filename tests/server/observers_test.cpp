@@ -91,6 +91,8 @@ TEST_F(Observers, ADriverThatCouldNotBeLoadedIsTriedAgain) {
   const wire::SliceStatus status = ask_slice(peer);
   EXPECT_EQ(1u, status.devices.size());
   EXPECT_EQ("", status.problem);
+}
+
 TEST_F(Observers, WhatASessionKeepsIsFreeToWhoeverLooks) {
   start();
   const Client mine = open("good");
