@@ -16,6 +16,16 @@ constexpr std::size_t kKeptBytesMax = std::size_t{1} << 30;
 /// A driver's addresses have no room for more.
 constexpr std::size_t kAllocationBytesMax = std::size_t{1} << 47;
 
+/// About memory only: no work for the device, and no failure that the program is to hear of.
+template <class Args>
+void post_quietly(Pipeline& pipeline, const Args& args) {
+  static_cast<void>(pipeline.post({.opcode = Args::kOpcode,
+                                   .context = 0,
+                                   .fixed = detail::as_bytes(args),
+                                   .blobs = {},
+                                   .is_work = false}));
+}
+
 CUresult ask_worker(std::size_t bytes, CUdeviceptr* out) {
   wire::cuMemAlloc_v2 args{};
   args.bytesize = bytes;
@@ -117,7 +127,7 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address, Order o
   {
     const std::lock_guard lock(mutex_);
     Arena& arena = arena_of(context);
-    const std::uint64_t last = pipeline_.last_seq();
+    const std::uint64_t last = pipeline_.last_work_seq();
     if (last > completed_.load()) busy_until = last;
     is_kept = arena.free(address, busy_until, order);
     if (is_kept && arena.is_too_much()) {
@@ -142,8 +152,7 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address, Order o
 void DeviceMemory::ask_for_completion(std::uint64_t seq) {
   if (completed_.load() >= seq || is_fence_under_way_.exchange(true)) return;
   const wire::memory_fence args{};
-  static_cast<void>(pipeline_.post(
-      {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}}));
+  post_quietly(pipeline_, args);
 }
 
 CUresult DeviceMemory::await_frees(const Context& context) {
@@ -199,16 +208,14 @@ void DeviceMemory::tell_spare(const Context& context) {
   wire::memory_spare args{};
   args.device = devices_.ordinal(context.device);
   args.bytes = spare_bytes_of(args.device);
-  static_cast<void>(pipeline_.post(
-      {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}}));
+  post_quietly(pipeline_, args);
 }
 
 bool DeviceMemory::give_back(const std::vector<CUdeviceptr>& blocks) {
   for (const CUdeviceptr block : blocks) {
     wire::cuMemFree_v2 args{};
     args.dptr = block;
-    static_cast<void>(pipeline_.post(
-        {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}}));
+    post_quietly(pipeline_, args);
   }
   return !blocks.empty();
 }
@@ -249,8 +256,7 @@ void DeviceMemory::on_quiet() noexcept {
   give_back(take_out_free());
   if (is_recalled) {
     const wire::memory_recalled args{};
-    static_cast<void>(pipeline_.post(
-        {.opcode = args.kOpcode, .context = 0, .fixed = detail::as_bytes(args), .blobs = {}}));
+    post_quietly(pipeline_, args);
   }
   if (const std::uint64_t seq = busy_until(); seq != 0) {
     ask_for_completion(seq);

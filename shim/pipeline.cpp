@@ -110,6 +110,7 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
       replies_.emplace(seq, reply);
     }
     last_seq_.store(seq, std::memory_order_relaxed);
+    if (record.is_work) last_work_seq_.store(seq, std::memory_order_relaxed);
     if (record.seq != nullptr) record.seq->store(seq);
     const bool is_idle =
         optimisations_.idle_flush && acknowledged_seq_.load(std::memory_order_relaxed) + 1 == seq;

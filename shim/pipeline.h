@@ -43,6 +43,8 @@ struct Outgoing {
   std::atomic<std::uint64_t>* seq = nullptr;
   /// Bytes that travel beside it, in staging memory; for the statistics.
   std::size_t staged_bytes = 0;
+  /// It may give the device something to do.
+  bool is_work = true;
 };
 
 /// Takes the records that nobody asked for, on whichever thread reads. An error ends the session.
@@ -143,6 +145,10 @@ class Pipeline final : private wire::RecordHandler {
   [[nodiscard]] bool is_resumable() const { return life_line_.is_resumable(); }
   /// Records appended so far.
   [[nodiscard]] std::uint64_t last_seq() const { return last_seq_.load(std::memory_order_relaxed); }
+  /// Number of the last record that may have given the device something to do.
+  [[nodiscard]] std::uint64_t last_work_seq() const {
+    return last_work_seq_.load(std::memory_order_relaxed);
+  }
 
  private:
   /// A call that waits for its reply; on the caller's stack.
@@ -197,7 +203,7 @@ class Pipeline final : private wire::RecordHandler {
   std::size_t inline_bytes_max_;
 
   std::mutex send_mutex_;
-  std::atomic<std::uint64_t> last_seq_{0};
+  std::atomic<std::uint64_t> last_seq_{0}, last_work_seq_{0};
   std::atomic<std::uint64_t> acknowledged_seq_{
       0};  ///< the newest request that a reply or push answers
   std::atomic<std::uint32_t> unflushed_records_{0};

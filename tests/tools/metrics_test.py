@@ -27,10 +27,10 @@ class Metrics(unittest.TestCase):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=20) as answer:
             return answer.read().decode()
 
-    def value(self, name, **labels):
+    def value(self, metric, **labels):
         wanted = ",".join(f'{key}="{text}"' for key, text in labels.items())
-        found = re.search(rf"^{name}{re.escape('{' + wanted + '}') if wanted else ''} ([-+.0-9e]+)$", self.fetch(), re.M)
-        self.assertIsNotNone(found, name)
+        found = re.search(rf"^{metric}{re.escape('{' + wanted + '}') if wanted else ''} ([-+.0-9e]+)$", self.fetch(), re.M)
+        self.assertIsNotNone(found, metric)
         return float(found.group(1))
 
     def test_what_a_program_used_is_counted(self):
