@@ -150,7 +150,9 @@ class Cutter {
       attempt(false);
       rest(5000);
     }
-    end_server();
+    // Nothing supersedes the last attempt: what the server has to send again goes out to the end.
+    if (!problem_) is_superseded_ = true;
+    if (server_thread_.joinable()) server_thread_.join();
   }
   [[nodiscard]] int attempts() const { return attempts_; }
   [[nodiscard]] int resumed() const { return resumed_; }
