@@ -78,5 +78,30 @@ TEST(BlockedPipeline, NoticesTheEndOfTheSessionAlthoughItsOwnThreadSends) {
   EXPECT_TRUE(pipeline.is_lost());
 }
 
+TEST(BlockedPipeline, NoticesTheEndOfTheSessionAlthoughNobodyExpectedAnything) {
+  // Broken: the first record after a pause is sent by the program's thread while the service thread
+  // sleeps; the network is away, nobody looks at the life line, and the program hangs for ever.
+  int ends[2];
+  ASSERT_EQ(0, ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+  Fd server(ends[1]);
+  NoPushes pushes;
+  shim::Pipeline pipeline(std::make_unique<StuckChannel>(),
+                          transport::make_socket_stream(Fd(ends[0])), false, pushes, {}, {});
+  const std::array<std::byte, 8> fixed{};
+  std::atomic<bool> has_returned{false};
+  std::thread program([&] {
+    static_cast<void>(pipeline.post(
+        {.opcode = wire::goodbye::kOpcode, .context = 0, .fixed = fixed, .blobs = {}}));
+    has_returned = true;
+  });
+  server = Fd();
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (!has_returned && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(has_returned);
+  pipeline.lose({ErrorCode::kPeerClosed, "the test is over"});
+  program.join();
+}
+
 }  // namespace
 }  // namespace sluice::test
