@@ -172,7 +172,7 @@ double rate(std::size_t bytes, const Copy& copy) {
   return static_cast<double>(bytes) / 1e3 / quantile(times_us, 0.5);
 }
 
-void copies(const Driver& driver, const CallOptions& options, std::size_t kib,
+void copies(const Driver& driver, RawPeer& peer, const CallOptions& options, std::size_t kib,
             std::vector<Figure>* out) {
   const std::size_t bytes = kib * 1024;
   std::vector<std::byte> source(bytes), target(bytes, std::byte{1});
@@ -196,13 +196,22 @@ void copies(const Driver& driver, const CallOptions& options, std::size_t kib,
   std::fill(target.begin(), target.end(), std::byte{0});
   up(), down();
   if (source != target) give_up("comparing what was copied", 0);
-  const auto raw = [&] { return rate(bytes, plain); };
+  const bool is_tcp = options.transport == "tcp";
+  const std::string yardstick = is_tcp ? "TCP socket, staged" : "memcpy";
   out->push_back(compare(
-      "host to device, " + size_name(kib), "GB/s", "memcpy", options.repeats,
-      [&] { return rate(bytes, up); }, raw));
+      "host to device, " + size_name(kib), "GB/s", yardstick, options.repeats,
+      [&] { return rate(bytes, up); },
+      [&] {
+        if (!is_tcp) return rate(bytes, plain);
+        return rate(bytes, [&] { peer.send_s(RawWay::kTcp, source); });
+      }));
   out->push_back(compare(
-      "device to host, " + size_name(kib), "GB/s", "memcpy", options.repeats,
-      [&] { return rate(bytes, down); }, raw));
+      "device to host, " + size_name(kib), "GB/s", yardstick, options.repeats,
+      [&] { return rate(bytes, down); },
+      [&] {
+        if (!is_tcp) return rate(bytes, plain);
+        return rate(bytes, [&] { peer.fetch_s(RawWay::kTcp, target); });
+      }));
   CALL(driver, cuMemFree, device);
 }
 
@@ -218,7 +227,7 @@ std::vector<Figure> measure_calls(const std::string& library, const CallOptions&
   std::vector<Figure> out;
   if (options.has_calls) out = Calls(driver, peer, options).measure();
   if (options.has_copies)
-    for (const std::size_t kib : options.copy_kib) copies(driver, options, kib, &out);
+    for (const std::size_t kib : options.copy_kib) copies(driver, peer, options, kib, &out);
   return out;
 }
 

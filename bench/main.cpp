@@ -4,6 +4,7 @@
 #include "company.h"
 #include "in_child.h"
 #include "json.h"
+#include "lanes.h"
 #include "targets.h"
 #include "tools/sluice/local_server.h"
 
@@ -26,7 +27,9 @@ struct Options {
   std::vector<std::string> transports{"shm", "unix", "tcp"};
   std::vector<std::string> kinds{"loop", "shm", "unix", "tcp", "tcp-tls"};
   std::string output = "table";
+  std::string io_uring = "auto";
   CallOptions calls;
+  std::vector<unsigned> lanes;  ///< to be compared
   ChannelOptions channels;
 };
 
@@ -65,7 +68,7 @@ void print(const std::string& output, const std::string& transport, double load_
 /// A server of our own for `transport`, which the library finds in the environment.
 class Server {
  public:
-  static Result<Server> start(const std::string& transport) {
+  static Result<Server> start(const std::string& transport, const Options& options) {
     const std::string driver = bin_folder() / "../lib/bench/libcuda.so.1";
     Server out;
     out.library_ = driver;
@@ -75,6 +78,7 @@ class Server {
                                   .memory_limit = "",
                                   .use_tcp = transport.starts_with("tcp") || transport == "ucx",
                                   .use_tls = transport == "tcp-tls",
+                                  .io_uring = options.io_uring,
                                   .driver = driver});
     if (!server) return fail(server.error());
     ::setenv("SLUICE_SERVER", server->address().c_str(), 1);
@@ -103,10 +107,12 @@ int run_calls(Options options) {
   for (const std::string& transport : options.transports) {
     options.calls.transport = transport;
     const double load = load_average();
-    const auto server = Server::start(transport);
+    const auto server = Server::start(transport, options);
     if (!server) return give_up(server.error());
     print(options.output, transport, load,
-          measure_in_child([&] { return measure_calls(server->library(), options.calls); }));
+          options.lanes.empty()
+              ? measure_in_child([&] { return measure_calls(server->library(), options.calls); })
+              : measure_lanes(server->library(), options.calls, options.lanes));
   }
   return 0;
 }
@@ -124,7 +130,7 @@ int run_targets(Options options) {
   for (const std::string transport : {"none", "shm", "tcp"}) {
     options.calls.transport = transport;
     options.calls.has_copies = transport != "none";
-    const auto server = Server::start(transport);
+    const auto server = Server::start(transport, options);
     if (!server) return give_up(server.error());
     auto figures =
         measure_in_child([&] { return measure_calls(server->library(), options.calls); });
@@ -156,6 +162,9 @@ void add_call_options(CLI::App& app, Options& o) {
                  "shm, unix, tcp, tcp-tls, ucx, none (the stand-in driver alone)")
       ->check(CLI::IsMember({"shm", "unix", "tcp", "tcp-tls", "ucx", "none"}))
       ->delimiter(',');
+  app.add_option("--io-uring", o.io_uring, "of the server: auto, on, off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
   app.add_option("--rounds", o.calls.rounds, "synchronised calls per measurement")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
@@ -166,6 +175,11 @@ void add_call_options(CLI::App& app, Options& o) {
       ->check(CLI::Range(1, 16 * 1024 * 1024))
       ->delimiter(',')
       ->capture_default_str();
+  app.add_option("--lanes", o.lanes,
+                 "copies only, with each of these numbers of lanes (SLUICE_LANES) in turn, each "
+                 "beside the first")
+      ->check(CLI::Range(0, 4))
+      ->delimiter(',');
   app.add_flag("!--no-calls", o.calls.has_calls, "copies only");
   app.add_flag("!--no-copies", o.calls.has_copies, "calls only");
   app.add_option("--repeats", o.calls.repeats, "measurements of which the median counts")

@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <vector>
 
 namespace sluice::bench {
 namespace {
@@ -95,8 +96,35 @@ enum Mode : unsigned {
   kTcpEcho,
   kRing,
   kUnixTake,
-  kTcpTake
+  kTcpTake,
+  kUnixStore,
+  kTcpStore,
+  kUnixGive,
+  kTcpGive
 };
+
+/// What transport/stream/stream_channel.cpp stages through.
+constexpr std::size_t kStagingBytes = 64 * 1024;
+
+void send_staged(int fd, std::span<const std::byte> data) {
+  static std::byte staging[kStagingBytes];
+  while (!data.empty()) {
+    const std::size_t piece = std::min(data.size(), sizeof staging);
+    std::memcpy(staging, data.data(), piece);
+    send_all(fd, staging, piece);
+    data = data.subspan(piece);
+  }
+}
+
+void receive_staged(int fd, std::span<std::byte> into) {
+  static std::byte staging[kStagingBytes];
+  while (!into.empty()) {
+    const ssize_t got = ::recv(fd, staging, std::min(into.size(), sizeof staging), 0);
+    if (got <= 0) std::_Exit(1);
+    std::memcpy(into.data(), staging, static_cast<std::size_t>(got));
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+}
 
 }  // namespace
 
@@ -145,11 +173,15 @@ void RawPeer::order(unsigned mode, std::size_t count) {
 void RawPeer::serve(int unix_fd, int tcp_fd) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::array<std::byte, kRecordBytes * kBatch> group{};
+  std::vector<std::byte> memory;
   for (std::uint32_t orders = 1;; ++orders) {
     await(shared_->orders, orders, false);
     const unsigned mode = shared_->mode;
     const std::size_t count = shared_->count;
-    const int fd = mode == kUnixEcho || mode == kUnixTake ? unix_fd : tcp_fd;
+    const bool is_unix =
+        mode == kUnixEcho || mode == kUnixTake || mode == kUnixStore || mode == kUnixGive;
+    const int fd = is_unix ? unix_fd : tcp_fd;
+    if (mode >= kUnixStore && memory.size() < count) memory.resize(count);
     if (mode == kSpinEcho || mode == kFutexEcho) {
       for (std::uint32_t i = 1; i <= count; ++i) {
         await(shared_->ping, i, mode == kSpinEcho);
@@ -168,6 +200,11 @@ void RawPeer::serve(int unix_fd, int tcp_fd) {
         shared_->tail.store(at, std::memory_order_release);
       }
       announce(shared_->pong, 1, true);
+    } else if (mode == kUnixStore || mode == kTcpStore) {
+      receive_staged(fd, std::span(memory).first(count));
+      send_all(fd, group.data(), 1);
+    } else if (mode == kUnixGive || mode == kTcpGive) {
+      send_staged(fd, std::span(memory).first(count));
     } else {
       for (std::size_t left = count * kRecordBytes; left > 0; left -= group.size())
         receive_all(fd, group.data(), group.size());
@@ -209,6 +246,22 @@ void RawPeer::ping_pong_all(RawWay way, std::span<double> round_us) {
     }
     round = us_since(start);
   }
+}
+
+double RawPeer::send_s(RawWay way, std::span<const std::byte> data) {
+  const auto start = Clock::now();
+  order(way == RawWay::kUnix ? kUnixStore : kTcpStore, data.size());
+  send_staged(socket(way), data);
+  std::byte answer{};
+  receive_all(socket(way), &answer, 1);
+  return us_since(start) / 1e6;
+}
+
+double RawPeer::fetch_s(RawWay way, std::span<std::byte> into) {
+  const auto start = Clock::now();
+  order(way == RawWay::kUnix ? kUnixGive : kTcpGive, into.size());
+  receive_staged(socket(way), into);
+  return us_since(start) / 1e6;
 }
 
 double RawPeer::commands_s(RawWay way, std::size_t count) {

@@ -27,6 +27,10 @@ class RawPeer {
   /// Seconds that `count` records of 64 bytes take, handed over in groups of 64: through a ring in
   /// memory, or one send() per group.
   double commands_s(RawWay way, std::size_t count);
+  /// Seconds that the data takes to the peer's memory and an answer back, or from there, through a
+  /// socket and a small buffer at either end that stays in the cache.
+  double send_s(RawWay way, std::span<const std::byte> data);
+  double fetch_s(RawWay way, std::span<std::byte> into);
 
  private:
   struct Shared;

@@ -95,6 +95,8 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(33, m.session_id);
   field(64, m.is_resumable);
   field(16, m.wants_ucx);
+  field(3, m.lane);
+  field(4, m.lane_count);
 }
 
 template <class Visitor, class T>
@@ -137,6 +139,7 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(3, m.server_instance);
   field(4, m.line);
   field(5, m.attempt);
+  field(6, m.lane);
   field(32, m.is_encrypted);
 }
 

@@ -56,6 +56,9 @@ inline constexpr std::uint64_t kFeatureEnding = 2;     ///< Ending
 inline constexpr std::uint64_t kFeatureCheckOnly = 4;
 /// The server's workers can take their records from shared memory.
 inline constexpr std::uint64_t kFeatureSharedMemory = 8;
+/// The server's workers can take bulk data from lanes.
+inline constexpr std::uint64_t kFeatureLanes = 16;
+inline constexpr std::uint8_t kLaneCountMax = 4;
 /// Data connections can be encrypted with the session key.
 inline constexpr std::uint64_t kFeatureTls = 32;
 /// Connections of a session can be replaced: Resume.
@@ -140,6 +143,10 @@ struct Attach {
   std::uint64_t session_id = 0;
   std::uint8_t is_resumable = 0;  ///< 1: both ends can replace this connection
   std::uint8_t wants_ucx = 0;     ///< 1: the worker's UcxOffer follows after Attached
+  /// 0: the connection for records; 1, 2 ...: a lane for bulk data, attached after that one.
+  /// Of an encrypted session in any order, each a connection of its own to prove.
+  std::uint8_t lane = 0;
+  std::uint8_t lane_count = 0;  ///< that the session has in all
 
   bool operator==(const Attach&) const = default;
 };
@@ -216,10 +223,11 @@ struct Resume {
   std::uint64_t session_id = 0;
   SessionKey session_key{};
   std::uint64_t server_instance = 0;
-  /// Which: the life line, or that of the records.
+  /// Which: the life line, or one of those for data.
   enum class Line : std::uint32_t { kLifeLine = 0, kData = 1 } line = Line::kLifeLine;
   /// Grows: one that arrives behind a newer one comes too late.
   std::uint64_t attempt = 0;
+  std::uint8_t lane = 0;  ///< with kData, as in Attach
   /// 1: no key is in this frame. In the clear it only names the session; inside TLS the connection
   /// has proved the key.
   std::uint8_t is_encrypted = 0;

@@ -21,6 +21,10 @@ inline constexpr std::size_t kRecordBytesMax = kPayloadBytesMax + 64 * 1024;
 /// staging).
 inline constexpr std::size_t kCopyWindowBytes = 64 * 1024 * 1024;
 
+/// On a long way that many more are under way between the ends; the worker's staging has room for
+/// both directions.
+inline constexpr std::size_t kCopyWindowBytesMax = 4 * kCopyWindowBytes;
+
 /// Longest string in an argument (a kernel's name, a path).
 inline constexpr std::size_t kStringBytesMax = 4096;
 

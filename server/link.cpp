@@ -107,6 +107,7 @@ void fields(Io& io, Start& m) {
   io.text(m.tenant);
   io.list(m.memory_limit_bytes, wire::kDeviceCountMax, [&io](auto& limit) { io.number(limit); });
   io.bytes(m.session_key);
+  io.flag(m.uses_io_uring);
 }
 template <class Io>
 void fields(Io& io, AttachData& m) {
@@ -115,6 +116,8 @@ void fields(Io& io, AttachData& m) {
   io.flag(m.is_resumable);
   io.flag(m.survives_reset);
   io.flag(m.wants_ucx);
+  io.number(m.lane);
+  io.number(m.lane_count);
 }
 template <class Io>
 void fields(Io& io, Answer& m) {
@@ -169,6 +172,7 @@ void fields(Io& io, DataReady& m) {
 template <class Io>
 void fields(Io& io, ResumeData& m) {
   io.flag(m.is_encrypted);
+  io.number(m.lane);
 }
 template <class Io>
 void fields(Io&, ResumeTaken&) {}

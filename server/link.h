@@ -26,6 +26,7 @@ struct Start {
   std::vector<std::uint64_t>
       memory_limit_bytes;  ///< per device of the session; 0 = the device's own size
   wire::SessionKey session_key{};
+  bool uses_io_uring = false;
 };
 /// Before Start; carries one of the three descriptors by which the session gets its turns on the
 /// devices (server/turns/pages.h).
@@ -40,17 +41,20 @@ struct AttachData {                   ///< carries the data connection's descrip
   bool is_resumable = false;    ///< ResumeData may replace it
   bool survives_reset = false;  ///< a reset is a cut, not the end
   bool wants_ucx = false;       ///< the client's next frame on it answers a UcxOffer
+  std::uint8_t lane = 0;        ///< 0: for records; else for bulk data
+  std::uint8_t lane_count = 0;  ///< that the session has in all; they come in any order
 };
 struct Answer {  ///< to the oldest unanswered Charge or QueryMemory
   bool is_granted = false;
   std::uint64_t used_bytes = 0;  ///< by the tenant on that device, after the charge
   std::uint64_t limit_bytes = 0;
 };
-/// Carries the descriptor of a connection that takes the data connection's place. It supersedes one
+/// Carries the descriptor of a connection that takes a data connection's place. It supersedes one
 /// that came before.
 struct ResumeData {
   /// As in AttachData: only one that has proved the key supersedes anything. ResumeTaken answers.
   bool is_encrypted = false;
+  std::uint8_t lane = 0;  ///< as in AttachData
 };
 struct Stop {};  ///< the session ends: send the last Stats and exit
 

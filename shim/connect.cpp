@@ -42,7 +42,7 @@ Result<Connection> handshake(const transport::Address& address, wire::Hello hell
   SLUICE_TRY(connection.channel,
              open_data_channel(address, connection.welcome, choice, is_encrypted, resumable));
   // Over UCX nothing is resumed.
-  if (resumable != nullptr && resumable->data == nullptr) connection.resumable.reset();
+  if (resumable != nullptr && resumable->data.empty()) connection.resumable.reset();
   return connection;
 }
 

@@ -3,11 +3,12 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "protocol/frame_io.h"
-#include "shim/encrypted_stream.h"
+#include "shim/data_streams.h"
 #include "shim/expect_frame.h"
 #include "shim/session_report.h"
 #include "shim/ucx_channel.h"
 #include "transport/shm/memory.h"
+#include "transport/stream/byte_stream.h"
 
 #include <optional>
 
@@ -15,8 +16,6 @@ namespace sluice::shim {
 namespace {
 
 using transport::Address;
-
-constexpr std::chrono::seconds kConnectTimeout{3};
 
 Result<transport::shm::Made> make_memory(const wire::Welcome& welcome) {
   if ((welcome.feature_bits & wire::kFeatureSharedMemory) == 0)
@@ -33,13 +32,21 @@ Result<std::string> offer(const Fd& memory, int socket) {
   return answer.message.empty() ? "the server refuses it" : answer.message;
 }
 
-std::unique_ptr<transport::Channel> channel_over(std::unique_ptr<transport::ByteStream> stream,
-                                                 Resumable* resumable) {
-  if (resumable == nullptr) return transport::make_stream_channel(std::move(stream));
-  auto outer =
-      std::make_unique<transport::ResumableStream>(std::move(stream), resumable->survives_reset);
-  resumable->data = outer.get();
-  return transport::make_stream_channel(std::move(outer));
+/// What cannot be, whatever the hosts have.
+Status check_choice(TransportChoice choice, bool is_encrypted, const wire::Welcome& welcome,
+                    bool is_emulated) {
+  if (is_encrypted && choice == TransportChoice::kUcx)
+    return fail(ErrorCode::kInvalidArgument,
+                "SLUICE_TRANSPORT=ucx: RDMA encrypts nothing, and this session is encrypted; leave "
+                "the choice automatic, or set SLUICE_TLS=off if the server allows it");
+  if (is_encrypted && (welcome.feature_bits & wire::kFeatureTls) == 0)
+    return fail(ErrorCode::kVersion, "the server cannot encrypt data connections; update it");
+  const bool is_socket = choice != TransportChoice::kShm && choice != TransportChoice::kUcx;
+  if (is_emulated && !is_socket)
+    return fail(ErrorCode::kInvalidArgument,
+                "SLUICE_EMULATE: shared memory and UCX are no links that can be emulated; use "
+                "SLUICE_TRANSPORT=unix or tcp");
+  return {};
 }
 
 }  // namespace
@@ -65,19 +72,15 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
                                                               TransportChoice choice,
                                                               bool is_encrypted,
                                                               Resumable* resumable) {
-  if (is_encrypted && choice == TransportChoice::kUcx)
-    return fail(ErrorCode::kInvalidArgument,
-                "SLUICE_TRANSPORT=ucx: RDMA encrypts nothing, and this session is encrypted; leave "
-                "the choice automatic, or set SLUICE_TLS=off if the server allows it");
-  if (is_encrypted) {
-    wire::Attach attach;
-    attach.is_resumable = resumable != nullptr ? 1 : 0;
-    SLUICE_TRY(auto stream, open_encrypted_stream(address, welcome, attach));
-    return channel_over(std::move(stream), resumable);
+  SLUICE_TRY(const auto link, emulated_link());
+  SLUICE_CHECK(check_choice(choice, is_encrypted, welcome, link != nullptr));
+  transport::ucx::Plugin* ucx = nullptr;
+  if (!is_encrypted && link == nullptr) {
+    SLUICE_TRY(ucx, choose_ucx(address, welcome, choice));
   }
   const bool tries_memory =
-      choice == TransportChoice::kShm ||
-      (choice == TransportChoice::kAutomatic && address.kind == Address::Kind::kUnix);
+      choice == TransportChoice::kShm || (choice == TransportChoice::kAutomatic &&
+                                          address.kind == Address::Kind::kUnix && link == nullptr);
   const auto give_up = [&](const std::string& why) -> Status {
     note_not_used("shm", why);
     if (choice == TransportChoice::kShm)
@@ -85,7 +88,6 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
     SLUICE_LOG_WARN("session", "No shared memory with the server, its socket is used: {}", why);
     return {};
   };
-  SLUICE_TRY(auto* const ucx, choose_ucx(address, welcome, choice));
   // Made before anything is said: a limit of this host must not cost the session.
   std::optional<transport::shm::Made> memory;
   if (tries_memory) {
@@ -95,25 +97,27 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(const Address& add
     else
       SLUICE_CHECK(give_up(made.error().message));
   }
-  SLUICE_TRY(Fd socket, transport::connect_socket(address, kConnectTimeout));
+  const DataStreams streams(
+      {address, welcome, is_encrypted, ucx == nullptr ? resumable : nullptr, link});
+  SLUICE_TRY(const std::uint8_t lane_count, streams.lanes_wanted());
   wire::Attach attach;
-  attach.session_key = welcome.session_key;
   attach.offers_shared_memory = memory ? 1 : 0;
-  attach.is_resumable = ucx == nullptr && resumable != nullptr ? 1 : 0;
   attach.wants_ucx = ucx != nullptr ? 1 : 0;
-  SLUICE_CHECK(wire::write_frame(socket.get(), attach));
-  SLUICE_TRY([[maybe_unused]] const auto attached, expect_frame<wire::Attached>(socket.get()));
+  attach.lane_count = memory || ucx != nullptr ? 0 : lane_count;
+  SLUICE_TRY(Fd socket, streams.attach(attach));
   if (ucx != nullptr) return open_ucx_channel(*ucx, std::move(socket), choice);
-  if (resumable != nullptr)
-    return channel_over(transport::make_socket_stream(std::move(socket)), resumable);
-  if (!memory) return transport::make_socket_channel(std::move(socket));
-  SLUICE_TRY(const std::string refusal, offer(memory->fd, socket.get()));
-  if (!refusal.empty()) {
+  if (memory) {
+    SLUICE_TRY(const std::string refusal, offer(memory->fd, socket.get()));
+    if (refusal.empty())
+      return transport::shm::make_channel(std::move(memory->mapping), std::move(socket),
+                                          transport::shm::Side::kClient);
     SLUICE_CHECK(give_up(refusal));
-    return transport::make_socket_channel(std::move(socket));
   }
-  return transport::shm::make_channel(std::move(memory->mapping), std::move(socket),
-                                      transport::shm::Side::kClient);
+  SLUICE_TRY(auto records, streams.make(std::move(socket), attach));
+  SLUICE_TRY(auto lanes, streams.open_lanes(attach));
+  if (!lanes.empty())
+    SLUICE_LOG_INFO("session", "Lanes for bulk data beside the records: {}", lanes.size());
+  return transport::make_stream_channel(std::move(records), std::move(lanes));
 }
 
 }  // namespace sluice::shim

@@ -1,5 +1,6 @@
 // The client's end of the data connection, over the transport that fits: memory shared with the
-// worker if the server is on this host, RDMA if both hosts have it, else the socket.
+// worker if the server is on this host, RDMA if both hosts have it, else the socket, and lanes
+// for bulk data beside it.
 #pragma once
 
 #include "common/fd.h"
@@ -21,8 +22,8 @@ Result<TransportChoice> parse_transport(const std::string& text, const transport
 
 /// Attaches a second connection to the session. What was chosen and does not work is an error; an
 /// automatic choice falls back to the socket, with one line in the log. Encrypted: like the
-/// connection that the Welcome came over. `resumable`: the connection can be replaced, and its
-/// stream is noted there; null: it cannot.
+/// connection that the Welcome came over. `resumable`: its connections can be replaced, and their
+/// streams are noted there; null: they cannot.
 Result<std::unique_ptr<transport::Channel>> open_data_channel(const transport::Address& address,
                                                               const wire::Welcome& welcome,
                                                               TransportChoice choice,

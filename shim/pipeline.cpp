@@ -15,6 +15,7 @@ namespace sluice::shim {
 namespace {
 
 constexpr std::size_t kReadBudgetBytes = 1 << 20;
+constexpr std::uint64_t kTimedCalls = 32;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
@@ -69,7 +70,8 @@ CUresult Pipeline::post(const Outgoing& record) noexcept {
 
 CUresult Pipeline::call(const Outgoing& record, const detail::ReplyShape& shape,
                         std::initializer_list<OutBytes> out) noexcept {
-  traffic_.round_trips.fetch_add(1, std::memory_order_relaxed);
+  const bool is_timed = traffic_.round_trips.fetch_add(1, std::memory_order_relaxed) < kTimedCalls;
+  const auto start = is_timed ? Clock::now() : Clock::time_point();
   Reply reply{.shape = shape, .out = out};
   if (const CUresult refused = append(record, &reply)) return refused;
   const auto done = [&reply] { return reply.is_done.load(std::memory_order_acquire); };
@@ -82,6 +84,7 @@ CUresult Pipeline::call(const Outgoing& record, const detail::ReplyShape& shape,
     std::erase_if(replies_, [&](const auto& item) { return item.second == &reply; });
     if (!reply.is_done) return kSessionLost;
   }
+  if (is_timed) note_round_trip(start);
   return reply.result;
 }
 
@@ -125,7 +128,7 @@ CUresult Pipeline::append(const Outgoing& record, Reply* reply) noexcept {
     }
     traffic_.bytes_sent.fetch_add(header.bytes + record.staged_bytes, std::memory_order_relaxed);
     traffic_.bytes_staged.fetch_add(record.staged_bytes, std::memory_order_relaxed);
-    if (reply != nullptr || is_idle || !optimisations_.batching ||
+    if (reply != nullptr || is_idle || record.is_followed || !optimisations_.batching ||
         unflushed_records_.load(std::memory_order_relaxed) >= kFlushRecords ||
         channel_->unflushed_bytes() >= kFlushBytes) {
       flush_locked();
@@ -340,6 +343,20 @@ Status Pipeline::fill(Reply& reply, const wire::RecordHeader& header, Bytes body
     rest = rest.subspan(wire::padded(bytes));
   }
   if (!rest.empty()) return fail(ErrorCode::kProtocol, "a reply is longer than its parts");
+  return {};
+}
+
+void Pipeline::note_round_trip(Clock::time_point since) noexcept {
+  const std::int64_t took_ns = std::chrono::nanoseconds(Clock::now() - since).count();
+  std::int64_t least = round_trip_min_ns_.load(std::memory_order_relaxed);
+  while (took_ns < least &&
+         !round_trip_min_ns_.compare_exchange_weak(least, took_ns, std::memory_order_relaxed)) {
+  }
+}
+
+Status Pipeline::still_lives() noexcept {
+  check_life_line();
+  if (is_lost()) return fail(ErrorCode::kPeerClosed, "the session is over");
   return {};
 }
 

@@ -45,6 +45,9 @@ struct Outgoing {
   std::size_t staged_bytes = 0;
   /// It may give the device something to do.
   bool is_work = true;
+  /// Leaves at once, before any other thread can append: the worker will wait for what follows it
+  /// elsewhere, and takes nothing else meanwhile.
+  bool is_followed = false;
 };
 
 /// Takes the records that nobody asked for, on whichever thread reads. An error ends the session.
@@ -118,6 +121,8 @@ class Pipeline final : private wire::RecordHandler {
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_.load(std::memory_order_acquire); }
   /// Ends the session for good: one log line, everyone who waits returns.
   void lose(const Error& why) noexcept;
+  /// The same, of a connection to the worker that broke: the server may know why.
+  void lose_channel(const Error& why) noexcept;
   /// Says goodbye if that is possible within `limit`; pending work is abandoned. Later calls find
   /// the session lost.
   void finish(std::chrono::milliseconds limit) noexcept;
@@ -133,6 +138,18 @@ class Pipeline final : private wire::RecordHandler {
   [[nodiscard]] std::span<std::byte> staging() const { return channel_->staging(); }
   [[nodiscard]] transport::RemoteStaging* remote_staging() const {
     return channel_->remote_staging();
+  }
+  /// Connections beside the channel that the worker has, too, if the transport has some.
+  [[nodiscard]] std::span<const std::unique_ptr<transport::ByteStream>> lanes() const {
+    return channel_->lanes();
+  }
+  /// False: every post waits for its answer.
+  [[nodiscard]] bool posts() const { return !is_strict_; }
+  /// Looks at the life line; Err: the session is over.
+  Status still_lives() noexcept;
+  /// The shortest round trip of the first calls: an upper bound of the way's, soon a close one.
+  [[nodiscard]] std::chrono::nanoseconds round_trip_min() const {
+    return std::chrono::nanoseconds(round_trip_min_ns_.load(std::memory_order_relaxed));
   }
   /// Bytes came in it.
   void count_received(std::size_t bytes) noexcept {
@@ -176,7 +193,7 @@ class Pipeline final : private wire::RecordHandler {
   void wake_for_pushes();
   void hand_over() noexcept;
   void check_life_line() noexcept;
-  void lose_channel(const Error& why) noexcept;
+  void note_round_trip(Clock::time_point since) noexcept;
 
   Status on_record(const wire::RecordHeader& header, Bytes body) override;
   Status on_reply(const wire::RecordHeader& header, Bytes body);
@@ -221,6 +238,7 @@ class Pipeline final : private wire::RecordHandler {
   std::atomic<int> expected_{0};
   std::atomic<Quiet> expects_quiet_{Quiet::kNever};
   Traffic traffic_;
+  std::atomic<std::int64_t> round_trip_min_ns_{INT64_MAX};
 
   std::atomic<bool> has_service_{false};
   std::atomic<bool> service_sleeps_{false};

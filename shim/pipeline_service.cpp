@@ -143,7 +143,7 @@ bool Pipeline::flush_overdue() noexcept {
 void Pipeline::watch_while_blocked() noexcept {
   if (!has_service_.load(std::memory_order_acquire) ||
       ::pthread_equal(::pthread_self(), service_) == 0)
-    return nudge_service();
+    return nudge_service();  // it sleeps if nothing was expected when this send began
   read_expected();
   check_life_line();
 }

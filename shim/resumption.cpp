@@ -5,12 +5,13 @@
 #include "common/quiet_thread.h"
 #include "protocol/frame_io.h"
 #include "protocol/stream_frames.h"
-#include "shim/encrypted_stream.h"
+#include "shim/prove_key.h"
 #include "shim/tls_library.h"
 #include "transport/resume/handover.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ constexpr milliseconds kConnectTimeout = 1s;
 constexpr milliseconds kAnswerTimeout = 2s;
 /// However late the silence is noticed, there is time to ask once.
 constexpr milliseconds kTryAtLeast = 2s;
+constexpr int kLookIntervalMs = 50;
 constexpr milliseconds kPauseMin = 50ms, kPauseMax = 1s;
 
 bool is_final(const Error& error) {
@@ -101,6 +103,11 @@ Resumption::~Resumption() {
   if (has_thread_) ::pthread_join(thread_, nullptr);
 }
 
+bool Resumption::is_needed() const {
+  return std::any_of(session_.data.begin(), session_.data.end(),
+                     [](const auto* stream) { return stream->is_cut(); });
+}
+
 void Resumption::stop() noexcept {
   stops_ = true;
   word_.wake();
@@ -122,7 +129,7 @@ void Resumption::begin(Clock::time_point since) noexcept {
   // The last thread has no more to do than to hand over bytes, which is in vain now.
   if (has_thread_) ::pthread_join(thread_, nullptr);
   has_thread_ = false;
-  session_.data->expect_cut(true);
+  for (auto* const stream : session_.data) stream->expect_cut(true);
   since_ = since;
   deadline_ = std::max(since + session_.grace, Clock::now() + kTryAtLeast);
   const auto thread = start_quiet_thread(
@@ -148,9 +155,21 @@ void Resumption::run() noexcept {
   SLUICE_LOG_INFO("session", "The session is resumed after {} ms (asked {} times)",
                   std::chrono::ceil<milliseconds>(Clock::now() - since_).count(),
                   attempts_ - attempts_before);
-  session_.data->expect_cut(false);
+  for (auto* const stream : session_.data) stream->expect_cut(false);
   state_ = State::kIdle;
-  session_.data->send_rest([this] { return stops_ || state_.load() != State::kIdle; });
+  send_rest();
+}
+
+/// All of them at once: the peer takes from a lane only what a record has announced, and no record
+/// behind one whose data it awaits.
+void Resumption::send_rest() {
+  std::vector<pollfd> held;
+  do {
+    held.clear();
+    for (auto* const stream : session_.data)
+      if (!stream->push_rest()) held.push_back({stream->fd(), POLLOUT, 0});
+    if (!held.empty()) ::poll(held.data(), held.size(), kLookIntervalMs);
+  } while (!held.empty() && !stops_ && state_.load() == State::kIdle);
 }
 
 Status Resumption::try_until_deadline() {
@@ -170,13 +189,15 @@ Status Resumption::try_until_deadline() {
 
 Status Resumption::attempt() {
   if (!has_life_line_) SLUICE_CHECK(replace_life_line());
-  return replace_data();
+  for (std::size_t lane = 0; lane < session_.data.size(); ++lane) SLUICE_CHECK(replace_data(lane));
+  return {};
 }
 
-wire::Resume Resumption::next_resume(wire::Resume::Line line) {
+wire::Resume Resumption::next_resume(wire::Resume::Line line, std::size_t lane) {
   wire::Resume resume = session_.identity;
   resume.line = line;
   resume.attempt = ++attempts_;
+  resume.lane = static_cast<std::uint8_t>(lane);
   return resume;
 }
 
@@ -195,15 +216,15 @@ Result<Resumption::Stream> Resumption::open_life_line(Fd socket,
 }
 
 /// Asks on a new connection and waits for the answer; without one, the connection is in `asked_`.
-Result<Resumption::Stream> Resumption::ask(wire::Resume::Line line) {
+Result<Resumption::Stream> Resumption::ask(wire::Resume::Line line, std::size_t lane) {
   SLUICE_TRY(Fd socket, transport::connect_socket(session_.server, kConnectTimeout));
   const auto deadline = Clock::now() + kAnswerTimeout;
   SLUICE_TRY(Stream stream, line == wire::Resume::Line::kLifeLine
                                 ? open_life_line(std::move(socket), deadline)
                                 : transport::make_socket_stream(std::move(socket)));
-  if (line == wire::Resume::Line::kData) session_.data->suspend();
+  if (line == wire::Resume::Line::kData) session_.data[lane]->suspend();
   const auto talk = [&]() -> Result<wire::Frame> {
-    SLUICE_CHECK(wire::write_frame_to(*stream, next_resume(line), deadline));
+    SLUICE_CHECK(wire::write_frame_to(*stream, next_resume(line, lane), deadline));
     return wire::read_frame_from(*stream, deadline);
   };
   const auto answer = talk();
@@ -217,11 +238,11 @@ Result<Resumption::Stream> Resumption::ask(wire::Resume::Line line) {
 
 /// Until the handshake is over, anybody may be at the other end: it is told no more than the
 /// session's number, its answers decide nothing, and the present connection stays in use.
-Result<Resumption::Stream> Resumption::ask_encrypted_data() {
+Result<Resumption::Stream> Resumption::ask_encrypted_data(std::size_t lane) {
   SLUICE_TRY(const transport::tls::Library* library, tls_library());
   SLUICE_TRY(Fd socket, transport::connect_socket(session_.server, kConnectTimeout));
   const auto deadline = Clock::now() + kAnswerTimeout;
-  wire::Resume resume = next_resume(wire::Resume::Line::kData);
+  wire::Resume resume = next_resume(wire::Resume::Line::kData, lane);
   const wire::SessionKey key = std::exchange(resume.session_key, {});
   resume.is_encrypted = 1;
   wire::Resume in_the_clear = resume;
@@ -232,9 +253,10 @@ Result<Resumption::Stream> Resumption::ask_encrypted_data() {
     has_life_line_ = false;  // if the session is over, the server says so where it can be believed
     return fail(ErrorCode::kSystem, "the server does not take the new data connection");
   }
-  auto stream = prove_key(*library, std::move(socket), resume.session_id, key, deadline);
+  auto stream = prove_key(*library, std::move(socket),
+                          {resume.session_id, key, lane, session_.data.size() - 1}, deadline);
   if (!stream) return of_this_attempt(stream.error());
-  session_.data->suspend();
+  session_.data[lane]->suspend();
   const Status sent = wire::write_frame_to(**stream, resume, deadline);
   if (sent) return stream;
   asked_.push_back(std::move(*stream));
@@ -248,11 +270,11 @@ Status Resumption::replace_life_line() {
   return {};
 }
 
-Status Resumption::replace_data() {
+Status Resumption::replace_data(std::size_t lane) {
   SLUICE_TRY(Stream next,
-             session_.encryption ? ask_encrypted_data() : ask(wire::Resume::Line::kData));
+             session_.encryption ? ask_encrypted_data(lane) : ask(wire::Resume::Line::kData, lane));
   const Status done =
-      transport::resume_from_client(*session_.data, next, Clock::now() + kAnswerTimeout);
+      transport::resume_from_client(*session_.data[lane], next, Clock::now() + kAnswerTimeout);
   if (next != nullptr) asked_.push_back(std::move(next));
   return done;
 }

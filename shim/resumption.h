@@ -41,7 +41,8 @@ struct Resumable {
   std::chrono::milliseconds grace{0};
   bool survives_reset = false;
   std::optional<Encryption> encryption = {};
-  transport::ResumableStream* data = nullptr;  ///< the channel's
+  /// The channel's: that for records, and its lanes in order.
+  std::vector<transport::ResumableStream*> data;
 };
 /// As far as the handshake tells; `encryption` and `data` follow.
 Result<Resumable> resumable_of(int life_line, const wire::Welcome& welcome, ResumeAfter after);
@@ -58,8 +59,8 @@ class Resumption {
   Resumption& operator=(const Resumption&) = delete;
 
   [[nodiscard]] bool survives_reset() const { return session_.survives_reset; }
-  /// The data connection broke.
-  [[nodiscard]] bool is_needed() const { return session_.data->is_cut(); }
+  /// A data connection broke.
+  [[nodiscard]] bool is_needed() const;
   /// Tries new connections; nothing was heard of the server since `since`. Only if !is_active().
   void begin(Clock::time_point since) noexcept;
   /// It is being tried, or was in vain: the present connections say nothing any more.
@@ -72,15 +73,16 @@ class Resumption {
   enum class State { kIdle, kTrying, kFailed };
 
   void run() noexcept;
+  void send_rest();
   Status try_until_deadline();
   /// kPermission and kProtocol: never again. Any other error: perhaps the next time.
   Status attempt();
   Status replace_life_line();
-  Status replace_data();
-  Result<Stream> ask(wire::Resume::Line line);
-  Result<Stream> ask_encrypted_data();
+  Status replace_data(std::size_t lane);
+  Result<Stream> ask(wire::Resume::Line line, std::size_t lane = 0);
+  Result<Stream> ask_encrypted_data(std::size_t lane);
   Result<Stream> open_life_line(Fd socket, transport::Deadline deadline) const;
-  [[nodiscard]] wire::Resume next_resume(wire::Resume::Line line);
+  [[nodiscard]] wire::Resume next_resume(wire::Resume::Line line, std::size_t lane);
   void fail_with(Error why);
 
   const Resumable session_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sluice::shim {
 namespace {
@@ -11,22 +12,34 @@ constexpr std::size_t kReadPieceBytes = 4 * 1024 * 1024;
 /// Shorter copies travel in the pipeline: their bytes are still in the cache there, and a slot is
 /// worth more to a long one. To memory that must be put and got, each copy pays a round trip more.
 constexpr std::size_t kStagedBytesMin = 16 * 1024, kRemoteStagedBytesMin = 64 * 1024;
-/// Pieces of one write that are on their way to the worker's memory while the next is filled.
-constexpr std::size_t kPutsMax = 4;
 constexpr std::chrono::milliseconds kStagingPatience{20};
+/// The same for lanes: a record and a system call more have to pay.
+constexpr std::size_t kLaneBytesMin = 64 * 1024;
+/// On a way of that round trip the usual window carries 3 GB/s.
+constexpr std::chrono::milliseconds kShortWay{20};
 
 }  // namespace
 
+std::size_t Transfers::window_bytes() const {
+  const auto way = pipeline_.round_trip_min();
+  if (way == std::chrono::nanoseconds::max()) return wire::kCopyWindowBytes;
+  const auto times = way / kShortWay;
+  constexpr std::size_t kTimesMax = wire::kCopyWindowBytesMax / wire::kCopyWindowBytes;
+  return wire::kCopyWindowBytes *
+         std::clamp<std::size_t>(static_cast<std::size_t>(times), 1, kTimesMax);
+}
+
 CUresult Transfers::acquire(std::atomic<std::size_t>& under_way, std::size_t bytes) {
+  const std::size_t window = window_bytes();
   std::size_t now = under_way.load();
   for (;;) {
-    if (now == 0 || now + bytes <= wire::kCopyWindowBytes) {
+    if (now == 0 || now + bytes <= window) {
       if (under_way.compare_exchange_weak(now, now + bytes)) break;
       continue;
     }
     const auto has_room = [&] {
       now = under_way.load();
-      return now == 0 || now + bytes <= wire::kCopyWindowBytes;
+      return now == 0 || now + bytes <= window;
     };
     if (const CUresult lost = pipeline_.wait_until(has_room)) return lost;
   }
@@ -35,80 +48,8 @@ CUresult Transfers::acquire(std::atomic<std::size_t>& under_way, std::size_t byt
   return CUDA_SUCCESS;
 }
 
-CUresult Transfers::write(const Write& write) {
-  if (unwaited_.load() != 0) {
-    if (const CUresult lost = settle(write.source, write.bytes)) return lost;
-  }
-  std::deque<Piece> puts;
-  for (std::size_t offset = 0; offset < write.bytes;) {
-    const std::size_t bytes = std::min(write.bytes - offset, wire::kPayloadBytesMax);
-    const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
-    auto slot = take_slot(bytes, seq);
-    if (!slot) {
-      // Nobody gives back the slots that wait here.
-      if (const CUresult lost = post_put(write, puts, 0)) return lost;
-      slot = await_slot(bytes, seq);
-    }
-    const CUresult result = slot ? write_staged(write, {offset, bytes, *slot, seq}, puts)
-                                 : write_inline(write, offset, bytes);
-    if (result != CUDA_SUCCESS) return result;
-    offset += bytes;
-  }
-  return post_put(write, puts, 0);
-}
-
-CUresult Transfers::write_inline(const Write& write, std::size_t offset, std::size_t bytes) {
-  if (const CUresult lost = acquire(h2d_bytes_, bytes)) return lost;
-  wire::copy_h2d args{};
-  args.dst = write.destination + offset;
-  args.stream = write.stream;
-  args.data_bytes = bytes;
-  args.is_ordered = write.is_ordered ? 1 : 0;
-  return pipeline_.post({.opcode = args.kOpcode,
-                         .context = write.context,
-                         .fixed = detail::as_bytes(args),
-                         .blobs = {Bytes(write.source + offset, bytes)}});
-}
-
-CUresult Transfers::write_staged(const Write& write, Piece piece, std::deque<Piece>& puts) {
-  std::memcpy(slots_.memory(piece.slot).data(), write.source + piece.offset, piece.bytes);
-  if (remote_ == nullptr) return post_staged(write, piece);
-  const auto put = remote_->start_put(piece.slot, piece.bytes);
-  if (!put) {
-    pipeline_.lose(put.error());
-    return kSessionLost;
-  }
-  piece.put = *put;
-  puts.push_back(std::move(piece));
-  return post_put(write, puts, kPutsMax);
-}
-
-CUresult Transfers::post_put(const Write& write, std::deque<Piece>& puts, std::size_t left_max) {
-  for (; puts.size() > left_max; puts.pop_front()) {
-    if (const Status done = remote_->finish(puts.front().put); !done) {
-      pipeline_.lose(done.error());
-      return kSessionLost;
-    }
-    if (const CUresult lost = post_staged(write, puts.front())) return lost;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult Transfers::post_staged(const Write& write, const Piece& piece) {
-  wire::copy_h2d_staged args{};
-  args.dst = write.destination + piece.offset;
-  args.stream = write.stream;
-  args.bytes = piece.bytes;
-  args.staging = piece.slot;
-  args.is_ordered = write.is_ordered ? 1 : 0;
-  const CUresult result = pipeline_.post({.opcode = args.kOpcode,
-                                          .context = write.context,
-                                          .fixed = detail::as_bytes(args),
-                                          .blobs = {},
-                                          .seq = piece.seq.get(),
-                                          .staged_bytes = piece.bytes});
-  pipeline_.flush();  // the worker copies this piece while we fill the next
-  return result;
+bool Transfers::takes_lane(std::size_t bytes) const {
+  return lanes_.exist() && bytes >= kLaneBytesMin;
 }
 
 bool Transfers::is_staged(std::size_t bytes) const {
@@ -186,8 +127,11 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
   for (std::size_t offset = 0; offset < read.bytes;) {
     const auto seq = std::make_shared<std::atomic<std::uint64_t>>(0);
     const std::size_t left = read.bytes - offset;
+    const bool by_lane = takes_lane(left);
     const auto slot = await_slot(std::min(left, StagingSlots::kSlotBytes), seq);
-    const std::size_t bytes = std::min(left, slot ? StagingSlots::kSlotBytes : kReadPieceBytes);
+    const std::size_t bytes = std::min(left, by_lane ? BulkLanes::kPieceBytes
+                                             : slot  ? StagingSlots::kSlotBytes
+                                                     : kReadPieceBytes);
     CUresult result = acquire(d2h_bytes_, bytes);
     bool is_over = false;
     if (result == CUDA_SUCCESS) {
@@ -204,7 +148,7 @@ CUresult Transfers::request_pieces(std::uint64_t id, const Read& read) {
     }
     if (slot && (result != CUDA_SUCCESS || is_over)) static_cast<void>(slots_.give_back(*slot));
     if (result != CUDA_SUCCESS || is_over) return result;
-    result = post_read(read, id, offset, bytes, slot, seq);
+    result = post_read(read, id, offset, bytes, by_lane ? lanes_.next() : slot, seq);
     if (result != CUDA_SUCCESS) return result;
     offset += bytes;
   }

@@ -5,6 +5,7 @@
 
 #include "protocol/copy.h"
 #include "protocol/session.h"
+#include "shim/bulk_lanes.h"
 #include "shim/errors.h"
 #include "shim/pipeline.h"
 #include "shim/staging_slots.h"
@@ -25,7 +26,8 @@ class Transfers {
       : pipeline_(pipeline),
         deferred_(deferred),
         slots_(pipeline.staging()),
-        remote_(pipeline.remote_staging()) {}
+        remote_(pipeline.remote_staging()),
+        lanes_(pipeline) {}
 
   struct Read {
     CUdeviceptr source = 0;
@@ -96,6 +98,9 @@ class Transfers {
     wire::host_data_staged push{};
     transport::RemoteStaging::Ticket get = 0;
   };
+  /// Bytes that may be under way in one direction; more the longer the way is.
+  [[nodiscard]] std::size_t window_bytes() const;
+  [[nodiscard]] bool takes_lane(std::size_t bytes) const;
   /// Waits for room in a window and takes it.
   CUresult acquire(std::atomic<std::size_t>& under_way, std::size_t bytes);
   CUresult request_pieces(std::uint64_t id, const Read& read);
@@ -105,16 +110,22 @@ class Transfers {
   std::optional<std::uint64_t> take_slot(std::size_t bytes, const SharedSeq& seq);
   /// The same, after some patience; none if the piece shall travel in the pipeline.
   std::optional<std::uint64_t> await_slot(std::size_t bytes, const SharedSeq& seq);
+  CUresult write_piece(const Write& write, std::size_t offset, std::size_t bytes,
+                       std::deque<Piece>& puts);
   CUresult write_staged(const Write& write, Piece piece, std::deque<Piece>& puts);
   /// Posts the records of pieces that have arrived in the worker's memory, the oldest first, until
   /// at most so many are left on their way.
   CUresult post_put(const Write& write, std::deque<Piece>& puts, std::size_t left_max);
   CUresult post_staged(const Write& write, const Piece& piece);
+  CUresult write_by_lane(const Write& write, std::size_t offset, std::size_t bytes,
+                         const SharedSeq& seq);
   CUresult write_inline(const Write& write, std::size_t offset, std::size_t bytes);
   CUresult post_read(const Read& read, std::uint64_t id, std::size_t offset, std::size_t bytes,
                      std::optional<std::uint64_t> slot, const SharedSeq& seq);
   Status begin_fetch(const wire::host_data_staged& push);
   Status finish_fetch();
+  Status take_from_lane(const wire::host_data_staged& push, std::uint64_t seq, CUresult result);
+  [[nodiscard]] bool may_come(const wire::host_data_staged& push) const;
   Status take_staged(const wire::host_data_staged& push, CUresult result);
   Status take_host_data(std::uint64_t id, std::uint64_t offset, Bytes data, CUresult result);
   [[nodiscard]] bool is_done(std::uint64_t id) const;
@@ -129,6 +140,7 @@ class Transfers {
   StagingSlots slots_;
   transport::RemoteStaging* const remote_;     ///< null: the slots are the worker's memory, too
   std::deque<Fetch> fetches_;                  ///< the reading thread's
+  BulkLanes lanes_;                            ///< exist only where the slots do not
   std::atomic<bool> is_staging_stuck_{false};  ///< nothing has come back for long
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, Transfer> transfers_;

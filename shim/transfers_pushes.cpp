@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sluice::shim {
 namespace {
@@ -22,12 +23,34 @@ Status Transfers::on_host_data(const wire::RecordHeader& header, Bytes body) {
 Status Transfers::on_host_data_staged(const wire::RecordHeader& header, Bytes body) {
   SLUICE_TRY(const auto push, decode<wire::host_data_staged>(body));
   const auto result = static_cast<CUresult>(header.result);
+  if (lanes_.exist()) return take_from_lane(push.fixed, header.seq, result);
   if (push.fixed.bytes > slots_.memory(push.fixed.staging).size())
     return fail(ErrorCode::kProtocol, "host data beyond its staging memory");
   if (remote_ != nullptr && result == CUDA_SUCCESS && push.fixed.bytes > 0)
     return begin_fetch(push.fixed);
   SLUICE_CHECK(finish_fetches());
   return take_staged(push.fixed, result);
+}
+
+Status Transfers::take_from_lane(const wire::host_data_staged& push, std::uint64_t seq,
+                                 CUresult result) {
+  if (push.bytes == 0) return take_host_data(push.transfer, push.offset, {}, result);
+  // Asked before any of it is taken: the last byte that was asked for ends the copy.
+  if (!may_come(push))
+    return fail(ErrorCode::kProtocol, "host data out of order or beyond its transfer");
+  std::uint64_t offset = push.offset;
+  return lanes_.receive(push.staging, seq, push.bytes, [&](Bytes data) {
+    const std::uint64_t at = std::exchange(offset, offset + data.size());
+    return take_host_data(push.transfer, at, data, result);
+  });
+}
+
+bool Transfers::may_come(const wire::host_data_staged& push) const {
+  std::lock_guard lock(mutex_);
+  const auto at = transfers_.find(push.transfer);
+  if (at == transfers_.end() || at->second.is_done) return true;  // take_host_data() knows
+  const Transfer& transfer = at->second;
+  return push.offset == transfer.received && push.bytes <= transfer.requested - transfer.received;
 }
 
 Status Transfers::begin_fetch(const wire::host_data_staged& push) {

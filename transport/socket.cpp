@@ -1,14 +1,13 @@
 // Connecting and listening: everything that happens to a socket before bytes flow, with errors a
 // user can act on.
 #include "common/format.h"
+#include "transport/tcp_connect.h"
 #include "transport/transport.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,6 +16,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 namespace sluice::transport {
 namespace {
@@ -44,32 +44,6 @@ Result<Addresses> resolve(const Address& address, int flags) {
     return fail(ErrorCode::kNotFound,
                 format("host \"{}\" cannot be resolved: {}", address.host, gai_strerror(error)));
   return Addresses(list);
-}
-
-/// What is left until the deadline, for poll(): rounded up, so that a wait never ends just before
-/// it.
-int left_ms(Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(left_until(deadline));
-  return static_cast<int>(std::min<long>(left.count(), 1 << 30));
-}
-
-/// Connects and makes the socket blocking again. Returns an errno.
-int connect_tcp(int fd, const addrinfo& to, Deadline deadline) {
-  if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0) {
-    if (errno != EINPROGRESS && errno != EINTR) return errno;
-    pollfd p{fd, POLLOUT, 0};
-    int ready = 0;
-    do {
-      ready = ::poll(&p, 1, left_ms(deadline));
-    } while (ready < 0 && errno == EINTR);
-    if (ready == 0) return ETIMEDOUT;
-    int error = 0;
-    socklen_t length = sizeof error;
-    if (ready < 0 || ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
-    if (error != 0) return error;
-  }
-  const int flags = ::fcntl(fd, F_GETFL);
-  return ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0 ? 0 : errno;
 }
 
 /// Returns an errno. Blocking with a send timeout: a full backlog makes a non-blocking connect fail
@@ -192,15 +166,16 @@ Result<Fd> connect_socket(const Address& address, std::chrono::milliseconds time
   const Deadline deadline = Clock::now() + timeout;
   auto list = resolve(address, 0);
   if (!list) return fail(list.error().with_context("connecting to " + address.text()));
-  int error = ECONNREFUSED;
+  std::vector<TcpTarget> targets;
   for (const addrinfo* a = list->get(); a != nullptr; a = a->ai_next) {
-    Fd fd(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
-    error = fd.valid() ? connect_tcp(fd.get(), *a, deadline) : errno;
-    if (error != 0) continue;
-    set_stream_options(fd.get());
-    return fd;
+    TcpTarget& target = targets.emplace_back();
+    target.bytes = a->ai_addrlen;
+    std::memcpy(&target.address, a->ai_addr, a->ai_addrlen);
   }
-  return fail(connect_error(address, error));
+  TcpConnected connected = connect_any(targets, deadline);
+  if (!connected.socket.valid()) return fail(connect_error(address, connected.error));
+  set_stream_options(connected.socket.get());
+  return std::move(connected.socket);
 }
 
 Result<Fd> accept_socket(int listen_fd) {
@@ -227,6 +202,9 @@ Result<Fd> listen_socket(const Address& address, unsigned mode) {
     if (!fd.valid()) continue;
     const int one = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    // [::] serves IPv4 as well, whatever the host's default.
+    const int no = 0;
+    if (a->ai_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
     if (::bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd.get(), 128) == 0) return fd;
     error = errno;
   }

@@ -62,6 +62,8 @@ class RemoteStaging {
   [[nodiscard]] virtual Status finish(Ticket ticket) = 0;
 };
 
+class ByteStream;
+
 /// Sending side and receiving side may be used by two threads at once; each side is externally
 /// locked. Never throws, never raises SIGPIPE.
 class Channel {
@@ -107,6 +109,9 @@ class Channel {
   /// The client's, if the wire cannot show one memory to both ends: what lies in staging() must be
   /// put to the peer or got from it. Null: it is one memory, or there is none.
   [[nodiscard]] virtual RemoteStaging* remote_staging() { return nullptr; }
+  /// Connections for the same purpose (stream/stream_io.h); empty if this wire has none. A wire has
+  /// such memory or lanes, never both.
+  [[nodiscard]] virtual std::span<const std::unique_ptr<ByteStream>> lanes() { return {}; }
 
   [[nodiscard]] virtual Caps caps() const = 0;
   /// Ends both directions and wakes both ends; callable from any thread, more than once. Never
@@ -136,11 +141,13 @@ struct Address {
 inline constexpr std::uint16_t kDefaultPort = 7627;
 Result<Address> parse_address(const std::string& text);
 
-/// A connected, close-on-exec, blocking socket; the error names the address and the cause.
+/// A connected, close-on-exec, blocking socket; the error names the address and the cause. Of a
+/// host with several addresses any will do (tcp_connect.h).
 Result<Fd> connect_socket(const Address& address, std::chrono::milliseconds timeout);
 /// A listening socket. UNIX: mode 0600 unless `mode` says otherwise; a stale file is replaced, a
 /// live one is an error
-/// ("address in use"). TCP: SO_REUSEADDR; port 0 picks one, `bound_address` tells which.
+/// ("address in use"). TCP: SO_REUSEADDR; [::] serves IPv4, too; of a name the first address that
+/// can be had; port 0 picks one, `bound_address` tells which.
 Result<Fd> listen_socket(const Address& address, unsigned mode);
 Result<Address> bound_address(const Address& wanted, int listen_fd);
 /// The next client of a listening socket, close-on-exec, blocking and with the options below; waits

@@ -115,8 +115,9 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   wire::Welcome welcome;
   welcome.protocol_version = wire::kProtocolVersion;
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
-                         wire::kFeatureSharedMemory | wire::kFeatureTls | wire::kFeatureResume |
-                         wire::kFeatureResumeEncrypted | wire::kFeatureSliceStatus;
+                         wire::kFeatureSharedMemory | wire::kFeatureLanes | wire::kFeatureTls |
+                         wire::kFeatureResume | wire::kFeatureResumeEncrypted |
+                         wire::kFeatureSliceStatus;
   if (may_use_ucx(options_.config)) welcome.feature_bits |= wire::kFeatureUcx;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;
@@ -131,17 +132,32 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   return welcome;
 }
 
+/// Notes it if it may be: each connection of a session comes once, the one for records first.
+bool Broker::may_attach(Session& session, const wire::Attach& attach) {
+  if (attach.lane == 0) {
+    if (session.is_attached || attach.lane_count > wire::kLaneCountMax) return false;
+    session.is_attached = true;
+    session.is_resumable = attach.is_resumable != 0;
+    session.lane_count = attach.lane_count;
+    session.missing_lanes = ((1U << attach.lane_count) - 1) << 1;
+    return true;
+  }
+  if (attach.lane > wire::kLaneCountMax) return false;
+  const unsigned bit = 1U << attach.lane;
+  if ((session.missing_lanes & bit) == 0) return false;
+  session.missing_lanes &= ~bit;
+  return true;
+}
+
 void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach) {
   if (client->tls != nullptr) return close_client(client);  // TLS goes to the broker, no further
   if (attach.is_encrypted != 0) return on_encrypted_attach(client, attach);
   if (const std::string why = plain_refusal(*client); !why.empty())
     return refuse(client, wire::RefusalCode::kServer, why);
   for (const auto& [id, session] : sessions_) {
-    if (!config::is_same_hash(attach.session_key, session->key) || session->is_attached ||
-        !session->is_welcome || session->is_ending || session->is_encrypted)
+    if (!config::is_same_hash(attach.session_key, session->key) || !session->is_welcome ||
+        session->is_ending || session->is_encrypted || !may_attach(*session, attach))
       continue;
-    session->is_attached = true;
-    session->is_resumable = attach.is_resumable != 0;
     // The life line alone decides whether a client is there: one that a debugger has stopped, with
     // data waiting for it, must not lose its data connection.
     const int no = 0;
@@ -152,7 +168,9 @@ void Broker::on_attach(const std::shared_ptr<Client>& client, const wire::Attach
             link::AttachData{.offers_shared_memory = attach.offers_shared_memory != 0,
                              .is_resumable = session->is_resumable,
                              .survives_reset = options_.config.resume_on_reset,
-                             .wants_ucx = attach.wants_ucx != 0 && may_use_ucx(options_.config)},
+                             .wants_ucx = attach.wants_ucx != 0 && may_use_ucx(options_.config),
+                             .lane = attach.lane,
+                             .lane_count = session->lane_count},
             client->fd.get())) {
       close_client(client);
       return end_session(session);

@@ -129,6 +129,7 @@ class Broker final : public control::Administration {
 
   void on_hello(const std::shared_ptr<Client>& client, const wire::Hello& hello);
   void on_attach(const std::shared_ptr<Client>& client, const wire::Attach& attach);
+  static bool may_attach(Session& session, const wire::Attach& attach);
   [[nodiscard]] wire::Welcome welcome_of(const wire::Hello& hello) const;
   const config::Tenant* authenticate(const std::shared_ptr<Client>& client,
                                      const wire::Hello& hello);

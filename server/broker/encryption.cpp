@@ -101,7 +101,9 @@ std::string Broker::certified_tenant(const Client& client) {
 link::AttachData Broker::encrypted_data(const wire::Attach& attach) const {
   return {.is_encrypted = true,
           .is_resumable = attach.is_resumable != 0,
-          .survives_reset = options_.config.resume_on_reset};
+          .survives_reset = options_.config.resume_on_reset,
+          .lane = attach.lane,
+          .lane_count = attach.lane_count};
 }
 
 void Broker::on_encrypted_attach(const std::shared_ptr<Client>& client,

@@ -41,7 +41,8 @@ std::string Broker::resume_refusal(const Client& client, const wire::Resume& res
   if (is_encrypted && resume.line == wire::Resume::Line::kData)
     return "TLS with the server's certificate is for the life line";
   if (is_encrypted && !session.is_resumable) return "the session cannot be resumed";
-  if (resume.line == wire::Resume::Line::kData && !session.is_resumable)
+  if (resume.line == wire::Resume::Line::kData &&
+      (!session.is_resumable || resume.lane > session.lane_count))
     return "the session's data connection cannot be resumed";
   return {};
 }
@@ -52,7 +53,8 @@ void Broker::on_resume(const std::shared_ptr<Client>& client, const wire::Resume
     return refuse(client, wire::RefusalCode::kUnknownSession, why);
   const auto session = sessions_.at(resume.session_id);
   const bool is_life_line = resume.line == wire::Resume::Line::kLifeLine;
-  std::uint64_t& newest = is_life_line ? session->life_line_attempt : session->data_attempt;
+  std::uint64_t& newest =
+      is_life_line ? session->life_line_attempt : session->data_attempts[resume.lane];
   if (resume.attempt <= newest) return close_client(client);  // a newer one has overtaken it
   newest = resume.attempt;
   if (is_life_line) return resume_life_line(client, session);
@@ -60,8 +62,8 @@ void Broker::on_resume(const std::shared_ptr<Client>& client, const wire::Resume
   ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);  // as on_attach()
   // If the worker is gone, its exit is seen next.
   if (send(*client, wire::Resumed{}))
-    static_cast<void>(
-        link::send_message(session->worker.link.get(), link::ResumeData{}, client->fd.get()));
+    static_cast<void>(link::send_message(session->worker.link.get(),
+                                         link::ResumeData{.lane = resume.lane}, client->fd.get()));
   close_client(client);
 }
 
@@ -81,18 +83,19 @@ void Broker::on_encrypted_resume(const std::shared_ptr<Client>& client,
   ::setsockopt(client->fd.get(), SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);  // as on_attach()
   if (!send(*client, wire::Resumed{})) return close_client(client);
   if (session->candidates.size() == kCandidatesMax) session->candidates.pop_front();
-  session->candidates.push_back(release_client(client));
+  session->candidates.push_back({release_client(client), resume.lane});
   pass_candidate(*session);
 }
 
 void Broker::pass_candidate(Session& session) {
   if (session.is_candidate_under_way || session.candidates.empty()) return;
-  const Fd next = std::move(session.candidates.front());
+  const Session::Candidate next = std::move(session.candidates.front());
   session.candidates.pop_front();
   // If the worker is gone, its exit is seen next.
   session.is_candidate_under_way =
-      link::send_message(session.worker.link.get(), link::ResumeData{.is_encrypted = true},
-                         next.get())
+      link::send_message(session.worker.link.get(),
+                         link::ResumeData{.is_encrypted = true, .lane = next.lane},
+                         next.socket.get())
           .has_value();
 }
 

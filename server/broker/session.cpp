@@ -68,6 +68,7 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   start.tenant = tenant.name;
   start.memory_limit_bytes = {tenant.memory_limit_bytes};
   start.session_key = session->key;
+  start.uses_io_uring = options_.config.io_uring == "on";
   client->session = session;
   watch_silence(client->fd.get());
   sessions_[session->id] = session;

@@ -5,6 +5,7 @@
 #include "server/broker/usage.h"
 #include "transport/tls/engine.h"
 
+#include <array>
 #include <deque>
 #include <set>
 
@@ -44,13 +45,20 @@ struct Broker::Session {
   Usage usage;
   Clock::time_point started, last_call, last_report;
   bool is_welcome = false, is_attached = false, is_ending = false, is_suspect = false;
-  bool is_encrypted = false;  ///< the life line is, and so must the data connections be
-  bool is_warned = false;     ///< of a worker that is silent
-  bool is_resumable = false;  ///< its data connection
-  std::uint64_t life_line_attempt = 0, data_attempt = 0;  ///< the newest to resume them
-  /// Connections that claim to be the encrypted session's new data connection: the worker gets one
-  /// at a time, and judges.
-  std::deque<Fd> candidates;
+  bool is_encrypted = false;            ///< the life line is, and so must the data connections be
+  bool is_warned = false;               ///< of a worker that is silent
+  bool is_resumable = false;            ///< its data connections
+  std::uint8_t lane_count = 0;          ///< of a plain session
+  unsigned missing_lanes = 0;           ///< bit i: lane i may be attached
+  std::uint64_t life_line_attempt = 0;  ///< the newest to resume it
+  std::array<std::uint64_t, wire::kLaneCountMax + 1> data_attempts{};  ///< the same, per lane
+  /// Connections that claim to be one of the encrypted session's new data connections: the worker
+  /// gets one at a time, and judges.
+  struct Candidate {
+    Fd socket;
+    std::uint8_t lane = 0;
+  };
+  std::deque<Candidate> candidates;
   bool is_candidate_under_way = false;
   /// Of its worker, not answered yet: the first waits until other sessions of the tenant have given
   /// back what they do not use.

@@ -26,6 +26,7 @@ Status read_server(const toml::table& table, const std::string& path, Config* ou
   SLUICE_CHECK(s.read("max_sessions", &out->max_sessions));
   SLUICE_CHECK(s.read("prestart_workers", &out->prestart_workers, kPrestartCountMax));
   SLUICE_CHECK(s.read("state_dir", &out->state_dir));
+  SLUICE_CHECK(s.read("io_uring", &out->io_uring));
   SLUICE_CHECK(s.read_duration("grace", &out->grace));
   SLUICE_CHECK(s.read("resume_on_reset", &out->resume_on_reset));
   SLUICE_CHECK(s.read_duration("drain_timeout", &out->drain_timeout));
@@ -193,6 +194,9 @@ Status check(const Config& config) {
   if (config.tenants.empty() && control_socket(config).empty())
     return fail(ErrorCode::kInvalidArgument,
                 "no tenant: add a [[tenant]] section (name, token_sha256 or token_file)");
+  if (config.io_uring != "auto" && config.io_uring != "on" && config.io_uring != "off")
+    return fail(ErrorCode::kInvalidArgument,
+                format("io_uring in [server]: \"{}\"; expected auto, on or off", config.io_uring));
   SLUICE_CHECK(check_stats_file(config.stats_file));
   using namespace std::chrono_literals;
   constexpr std::string_view kPolicies[] = {"fair-share", "strict-slice", "priority"};

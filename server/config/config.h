@@ -62,6 +62,7 @@ struct Config {
   std::uint32_t prestart_workers = 1;
   /// For what sluicectl changes; empty: such changes end with the server.
   std::string state_dir;
+  std::string io_uring = "auto";               ///< auto, on, off: how workers receive from sockets
   std::chrono::milliseconds grace{30'000};     ///< a silent client is kept for this long
   bool resume_on_reset = false;                ///< a reset cuts a connection, it does not end it
   std::chrono::milliseconds drain_timeout{0};  ///< at SIGTERM, for sessions to end by themselves

@@ -94,8 +94,87 @@ CUresult handle(Call& call, const wire::copy_h2d& args, wire::copy_h2d::Reply&) 
                       credit);
 }
 
+namespace {
+
+/// The data comes on a lane: straight into the memory that the device reads.
+CUresult upload_from_lane(Call& call, const wire::copy_h2d_staged& args) {
+  Worker& worker = call.worker();
+  if (!worker.lanes().has(args.staging) || args.bytes > StagingPool::kBlockBytes) {
+    worker.break_off({ErrorCode::kProtocol, "a copy names a lane or a size that cannot be"});
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  worker.outbox().flush();  // the client may wait for an answer before it sends on
+  CUstream stream = nullptr;
+  CUresult why = native(call, args.stream, &stream);
+  std::byte* const slot = why == CUDA_SUCCESS ? take_staging(worker, args.bytes) : nullptr;
+  if (why == CUDA_SUCCESS && slot == nullptr) why = CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t seq = call.header().seq;
+  const Status came = slot != nullptr
+                          ? worker.lanes().receive(args.staging, seq, {slot, args.bytes})
+                          : worker.lanes().discard(args.staging, seq, args.bytes);
+  const auto release = [&worker, request = call.header(), slot, context = worker.current(),
+                        bytes = args.bytes] {
+    if (slot != nullptr) worker.staging().give_back(context, slot, bytes);
+    push_credit(worker, request, bytes, 0);
+  };
+  if (!came) worker.break_off(came.error());
+  if (came) worker.count_staged(args.bytes, 0);
+  if (came && why == CUDA_SUCCESS)
+    why = issue(call, {args.dst, slot, args.bytes, args.is_ordered != 0}, stream, release);
+  if (!came || why != CUDA_SUCCESS) release();
+  return why;
+}
+
+/// Gives the lane the data once the device has written it, and the pipeline the news before
+/// anything that implies it. The data first: the client waits for it when it comes to the news, and
+/// reads nothing else meanwhile.
+CUresult download_to_lane(Call& call, const wire::copy_d2h_staged& args) {
+  Worker& worker = call.worker();
+  const auto tell = [&worker, request = call.header(), args](CUresult done) {
+    wire::host_data_staged push{};
+    push.transfer = args.transfer;
+    push.offset = args.offset;
+    push.bytes = done == CUDA_SUCCESS ? args.bytes : 0;
+    push.staging = args.staging;
+    worker.count_staged(0, push.bytes);
+    worker.outbox().push(push, request, done);
+    worker.outbox().flush();
+    return done;
+  };
+  if (!worker.lanes().has(args.staging) || args.bytes > StagingPool::kBlockBytes) {
+    worker.break_off({ErrorCode::kProtocol, "a copy names a lane or a size that cannot be"});
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUstream stream = nullptr;
+  if (const CUresult bad = native(call, args.stream, &stream)) return tell(bad);
+  std::byte* const slot = take_staging(worker, args.bytes);
+  if (slot == nullptr) return tell(CUDA_ERROR_OUT_OF_MEMORY);
+  const auto give_back = [&worker, context = worker.current(), slot, bytes = args.bytes] {
+    worker.staging().give_back(context, slot, bytes);
+  };
+  worker.begin_work(stream);
+  const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(slot, args.src, args.bytes, stream);
+  if (result != CUDA_SUCCESS) {
+    give_back();
+    return tell(result);
+  }
+  worker.after_stream(
+      stream, Completer::Kind::kData,
+      [&worker, tell, give_back, slot, args, seq = call.header().seq](CUresult done) {
+        if (done == CUDA_SUCCESS)
+          worker.lanes().send(args.staging, seq, {slot, args.bytes}, give_back);
+        else
+          give_back();
+        tell(done);
+      });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult handle(Call& call, const wire::copy_h2d_staged& args, wire::copy_h2d_staged::Reply&) {
   Worker& worker = call.worker();
+  if (worker.lanes().exist()) return upload_from_lane(call, args);
   const auto release = [&worker, request = call.header(), staging = args.staging] {
     wire::staging_free push{};
     push.staging = staging;
@@ -170,6 +249,7 @@ CUresult handle(Call& call, const wire::copy_d2h& args, wire::copy_d2h::Reply&) 
 
 CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_staged::Reply&) {
   Worker& worker = call.worker();
+  if (worker.lanes().exist()) return download_to_lane(call, args);
   const auto answer = [&worker, request = call.header(), args](CUresult done) {
     wire::host_data_staged push{};
     push.transfer = args.transfer;

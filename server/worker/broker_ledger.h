@@ -26,10 +26,10 @@ class BrokerLedger final : public LedgerLink {
   BrokerLedger(const BrokerLedger&) = delete;
   BrokerLedger& operator=(const BrokerLedger&) = delete;
 
+  /// Gets a connection that is to replace one for data, and which.
   using OnResume = std::function<void(Fd, const link::ResumeData&)>;
   /// `stats` is asked twice a second; `on_broker_gone` is called when the link is closed, or after
   /// the last statistics were sent because the broker said stop.
-  /// `on_resume` gets the connections that are to replace the data connection.
   void start(std::function<link::Stats()> stats, std::function<void()> on_broker_gone,
              OnResume on_resume = {});
   /// Before start(): called when the client shall give back memory that it keeps.

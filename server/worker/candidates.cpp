@@ -1,6 +1,7 @@
 #include "server/worker/candidates.h"
 
 #include "common/log.h"
+#include "protocol/session_secret.h"
 #include "transport/tls/tls_stream.h"
 
 #include <algorithm>
@@ -19,30 +20,32 @@ constexpr std::size_t kFrameBytesMax = 1024;
 
 }  // namespace
 
-tls::SessionSecret secret_of(const link::Start& start) {
-  return {std::to_string(start.session_id), start.session_key};
+SessionProof proof_of(const link::Start& start) {
+  return {start.session_id, start.session_key};
 }
 
 Status Candidates::add(Fd socket, const link::AttachData& attach,
                        std::optional<std::vector<std::byte>> received) {
-  SLUICE_TRY(auto engine, tls::Engine::session(tls::Role::kServer, socket.get(), secret_));
+  const tls::SessionSecret secret{
+      wire::secret_identity(proof_.session_id, attach.lane, attach.lane_count), proof_.key};
+  SLUICE_TRY(auto engine, tls::Engine::session(tls::Role::kServer, socket.get(), secret));
   if (waiting_.size() == kCandidatesMax) waiting_.pop_front();
   waiting_.push_back({std::move(socket), std::move(engine), transport::Clock::now() + kProofTime,
                       attach, std::move(received)});
   return {};
 }
 
-Result<bool> Candidates::wait(int other_fd) {
+Result<bool> Candidates::wait(int other_fd, transport::Deadline until) {
   polled_.assign(1, {other_fd, POLLIN, 0});
-  int timeout_ms = -1;
   for (const Candidate& one : waiting_) {
     polled_.push_back(
         {one.socket.get(), static_cast<short>(one.engine->has_unsent() ? POLLOUT : POLLIN), 0});
-    const auto left = one.deadline - transport::Clock::now();
-    const auto left_ms =
-        std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(left).count());
-    timeout_ms = timeout_ms < 0 ? static_cast<int>(left_ms)
-                                : std::min(timeout_ms, static_cast<int>(left_ms));
+    until = std::min(until, one.deadline);
+  }
+  int timeout_ms = -1;
+  if (until != transport::Deadline::max()) {
+    const auto left = transport::left_until(until);
+    timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
   }
   if (::poll(polled_.data(), polled_.size(), timeout_ms) < 0) {
     if (errno != EINTR) return fail(system_error("waiting for the data connection", errno));

@@ -21,17 +21,21 @@
 namespace sluice::server {
 
 /// What both ends of the session's connections know.
-transport::tls::SessionSecret secret_of(const link::Start& start);
+struct SessionProof {
+  std::uint64_t session_id = 0;
+  wire::SessionKey key{};
+};
+SessionProof proof_of(const link::Start& start);
 
 /// For one thread.
 class Candidates {
  public:
-  explicit Candidates(transport::tls::SessionSecret secret) : secret_(std::move(secret)) {}
+  explicit Candidates(const SessionProof& proof) : proof_(proof) {}
 
   /// The one whose other end knows the key.
   struct Proved {
     std::unique_ptr<transport::ByteStream> stream;
-    link::AttachData attach;           ///< as it was added
+    link::AttachData attach;           ///< as it was added; its lanes are proved, too
     std::optional<wire::Frame> frame;  ///< what it said first, if that was awaited
   };
 
@@ -40,10 +44,14 @@ class Candidates {
     return add(std::move(socket), attach, {});
   }
   /// Proved only once it has said what it is for, in a frame.
-  Status add_with_frame(Fd socket) { return add(std::move(socket), {}, std::vector<std::byte>()); }
+  Status add_with_frame(Fd socket, std::uint8_t lane, std::uint8_t lane_count) {
+    return add(std::move(socket), {.lane = lane, .lane_count = lane_count},
+               std::vector<std::byte>());
+  }
 
-  /// Sleeps until one of them or `other_fd` has something to say, or one is late; true: that has.
-  Result<bool> wait(int other_fd);
+  /// Sleeps until one of them or `other_fd` has something to say, one is late, or `until`; true:
+  /// `other_fd` has.
+  Result<bool> wait(int other_fd, transport::Deadline until = transport::Deadline::max());
   /// After wait(): one that has proved itself, if there is one by now. Those that failed are
   /// closed.
   std::optional<Proved> advance();
@@ -65,7 +73,7 @@ class Candidates {
 
   void note_refused(const std::string& why);
 
-  transport::tls::SessionSecret secret_;
+  const SessionProof proof_;
   std::deque<Candidate> waiting_;
   int refused_ = 0;  ///< since the log last said so
   transport::Deadline quiet_until_{};

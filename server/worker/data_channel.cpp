@@ -5,6 +5,8 @@
 #include "protocol/frame_io.h"
 #include "server/worker/ucx_channel.h"
 #include "transport/shm/memory.h"
+#include "transport/stream/byte_stream.h"
+#include "transport/uring/uring_stream.h"
 
 namespace sluice::server {
 namespace {
@@ -21,12 +23,22 @@ Result<transport::shm::Mapping> take_memory(const wire::SharedMemory& offer, con
   return transport::shm::adopt_memory(memory.get());
 }
 
+std::unique_ptr<transport::Channel> make_channel(Fd socket, const DataOptions& options,
+                                                 transport::Lanes lanes) {
+  auto stream = options.uses_io_uring
+                    ? transport::uring::make_uring_or_socket_stream(
+                          std::move(socket), transport::uring::Receivers::kOneThread)
+                    : transport::make_socket_stream(std::move(socket));
+  return transport::make_stream_channel(std::move(stream), std::move(lanes));
+}
+
 }  // namespace
 
-Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket, bool offers_shared_memory,
-                                                              bool wants_ucx) {
-  if (wants_ucx) return open_ucx_channel(std::move(socket));
-  if (!offers_shared_memory) return transport::make_socket_channel(std::move(socket));
+Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket, const DataOptions& options,
+                                                              transport::Lanes lanes) {
+  if (options.wants_ucx) return open_ucx_channel(std::move(socket));
+  if (!options.offers_shared_memory)
+    return make_channel(std::move(socket), options, std::move(lanes));
   const auto deadline = transport::Clock::now() + kOfferTimeout;
   Fd memory;
   SLUICE_TRY(const wire::Frame frame, wire::read_frame_with(&memory, socket.get(), deadline));
@@ -42,7 +54,7 @@ Result<std::unique_ptr<transport::Channel>> open_data_channel(Fd socket, bool of
                         wire::SharedMemoryAnswer{static_cast<std::uint8_t>(mapping ? 1 : 0),
                                                  mapping ? std::string() : mapping.error().message},
                         deadline));
-  if (!mapping) return transport::make_socket_channel(std::move(socket));
+  if (!mapping) return make_channel(std::move(socket), options, std::move(lanes));
   return transport::shm::make_channel(std::move(*mapping), std::move(socket),
                                       transport::shm::Side::kServer);
 }

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <thread>
 
 namespace sluice::server {
 namespace {
@@ -41,7 +40,7 @@ Status serve(const link::Start& start, TurnParts parts) {
   SLUICE_CHECK(link::send_message(link::kWorkerLinkFd, *ready));
   if (start.session_id == link::kInventorySession) ::_exit(0);
   SLUICE_TRY(Turns* const turns, take_turns(std::move(parts)));
-  Resumption resumption(secret_of(start));
+  Resumption resumption(proof_of(start));
   SLUICE_TRY(auto channel, await_data_channel(link::kWorkerLinkFd, start, resumption));
   BrokerLedger ledger(link::kWorkerLinkFd);
   Worker worker(driver, std::move(channel), ledger);
@@ -54,7 +53,7 @@ Status serve(const link::Start& start, TurnParts parts) {
   ledger.on_recall([&worker] { worker.recall_memory(); });
   ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); },
                [&resumption](Fd socket, const link::ResumeData& data) {
-                 resumption.take(std::move(socket), data.is_encrypted);
+                 resumption.take(std::move(socket), data);
                });
   const Status ended = worker.run();
   ledger.finish();

@@ -9,8 +9,8 @@
 
 namespace sluice::server {
 
-Prover::Prover(transport::tls::SessionSecret secret, OnProved on_proved)
-    : candidates_(std::move(secret)),
+Prover::Prover(SessionProof proof, OnProved on_proved)
+    : candidates_(proof),
       on_proved_(std::move(on_proved)),
       bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { run(); }) {}
@@ -21,10 +21,10 @@ Prover::~Prover() {
   thread_.join();
 }
 
-void Prover::add(Fd socket) {
+void Prover::add(Fd socket, std::uint8_t lane, std::uint8_t lane_count) {
   {
     const std::lock_guard lock(mutex_);
-    new_.push_back(std::move(socket));
+    new_.push_back({std::move(socket), lane, lane_count});
   }
   ::eventfd_write(bell_.get(), 1);
 }
@@ -41,13 +41,14 @@ void Prover::run() {
 void Prover::take_new() {
   eventfd_t rings = 0;
   ::eventfd_read(bell_.get(), &rings);
-  std::deque<Fd> taken;
+  std::deque<New> taken;
   {
     const std::lock_guard lock(mutex_);
     taken = std::exchange(new_, {});
   }
-  for (Fd& socket : taken) {
-    const Status added = candidates_.add_with_frame(std::move(socket));
+  for (New& one : taken) {
+    const Status added =
+        candidates_.add_with_frame(std::move(one.socket), one.lane, one.lane_count);
     if (!added) SLUICE_LOG_WARN("session", "a connection is closed: {}", added.error().message);
   }
 }

@@ -3,72 +3,84 @@
 #include "common/log.h"
 #include "transport/resume/handover.h"
 
-#include <string>
 #include <utility>
 
 namespace sluice::server {
 
-Resumption::Resumption(std::optional<transport::tls::SessionSecret> secret)
-    : secret_(std::move(secret)) {}
-
 Resumption::~Resumption() {
   prover_.reset();
-  supersede();
+  for (const auto& line : lines_) line->is_superseded = true;
+  for (const auto& line : lines_) supersede(*line);
 }
 
-std::unique_ptr<transport::Channel> Resumption::open(std::unique_ptr<transport::ByteStream> first,
-                                                     bool survives_reset) {
-  is_encrypted_ = first->kind().encrypted;
-  auto stream = std::make_unique<transport::ResumableStream>(std::move(first), survives_reset);
-  stream_ = stream.get();
-  return transport::make_stream_channel(std::move(stream));
+std::unique_ptr<transport::ByteStream> Resumption::add(
+    std::unique_ptr<transport::ByteStream> connection, bool survives_reset) {
+  auto stream = std::make_unique<transport::ResumableStream>(std::move(connection), survives_reset);
+  lines_.push_back(std::make_unique<Line>());
+  lines_.back()->stream = stream.get();
+  return stream;
 }
 
-void Resumption::supersede() {
-  is_superseded_ = true;
-  if (thread_.joinable()) thread_.join();
+std::unique_ptr<transport::Channel> Resumption::open(std::unique_ptr<transport::ByteStream> records,
+                                                     transport::Lanes lanes, bool survives_reset) {
+  is_encrypted_ = records->kind().encrypted;
+  auto first = add(std::move(records), survives_reset);
+  for (auto& lane : lanes) lane = add(std::move(lane), survives_reset);
+  return transport::make_stream_channel(std::move(first), std::move(lanes));
 }
 
-void Resumption::take(Fd socket, bool is_encrypted) {
-  if (stream_ == nullptr || !socket.valid() || is_encrypted != is_encrypted_) return;
-  if (!is_encrypted) return take_stream(transport::make_socket_stream(std::move(socket)));
-  if (!secret_) return;
+void Resumption::supersede(Line& line) {
+  line.is_superseded = true;
+  if (line.thread.joinable()) line.thread.join();
+}
+
+void Resumption::take(Fd socket, const link::ResumeData& of) {
+  if (of.lane >= lines_.size() || !socket.valid() || of.is_encrypted != is_encrypted_) return;
+  if (!of.is_encrypted)
+    return take_stream(*lines_[of.lane], transport::make_socket_stream(std::move(socket)));
+  if (!proof_) return;
   if (prover_ == nullptr)
     prover_ = std::make_unique<Prover>(
-        *secret_, [this](Candidates::Proved proved) { take_proved(std::move(proved)); });
-  prover_->add(std::move(socket));
+        *proof_, [this](Candidates::Proved proved) { take_proved(std::move(proved)); });
+  prover_->add(std::move(socket), of.lane, static_cast<std::uint8_t>(lines_.size() - 1));
 }
 
-/// The other end is the client; what it said in the clear counts for nothing.
+/// The other end is the client, and this is the lane that it means; what else it said in the clear
+/// counts for nothing.
 void Resumption::take_proved(Candidates::Proved proved) {
   const auto* resume = proved.frame ? std::get_if<wire::Resume>(&*proved.frame) : nullptr;
   const bool is_for_this = resume != nullptr && resume->line == wire::Resume::Line::kData &&
-                           std::to_string(resume->session_id) == secret_->identity;
+                           resume->session_id == proof_->session_id &&
+                           resume->lane == proved.attach.lane;
   if (!is_for_this)
     return SLUICE_LOG_WARN("session", "a connection that does not say what it resumes is closed");
-  if (resume->attempt <= newest_attempt_) return;  // a newer one has overtaken it
-  newest_attempt_ = resume->attempt;
-  take_stream(std::move(proved.stream));
+  Line& line = *lines_[proved.attach.lane];
+  if (resume->attempt <= line.newest_attempt) return;  // a newer one has overtaken it
+  line.newest_attempt = resume->attempt;
+  take_stream(line, std::move(proved.stream));
 }
 
-void Resumption::take_stream(std::unique_ptr<transport::ByteStream> next) {
-  supersede();
-  is_superseded_ = false;
-  thread_ = std::thread([this, taken = std::move(next)]() mutable { resume(std::move(taken)); });
+void Resumption::take_stream(Line& line, std::unique_ptr<transport::ByteStream> next) {
+  supersede(line);
+  line.is_superseded = false;
+  line.thread = std::thread(
+      [this, &line, taken = std::move(next)]() mutable { resume(line, std::move(taken)); });
 }
 
-void Resumption::resume(std::unique_ptr<transport::ByteStream> next) {
-  const Status done = transport::resume_from_server(*stream_, std::move(next), is_superseded_);
+void Resumption::resume(Line& line, std::unique_ptr<transport::ByteStream> next) {
+  const Status done =
+      transport::resume_from_server(*line.stream, std::move(next), line.is_superseded);
   if (done) {
-    SLUICE_LOG_INFO("session", "the data connection is resumed");
-    return stream_->send_rest([this] { return is_superseded_.load(); });
+    SLUICE_LOG_INFO("session", "a data connection is resumed");
+    return line.stream->send_rest([&line] { return line.is_superseded.load(); });
   }
   if (done.error().code != ErrorCode::kProtocol) {
     SLUICE_LOG_DEBUG("session", "an attempt to resume: {}", done.error().message);
     return;  // the client tries again, or the broker ends the session
   }
-  SLUICE_LOG_ERROR("session", "the data connection cannot be resumed: {}", done.error().message);
-  stream_->close();
+  SLUICE_LOG_ERROR("session", "a data connection cannot be resumed: {}", done.error().message);
+  // Without it the session is over: its records must not go on.
+  for (const auto& each : lines_) each->stream->close();
 }
 
 }  // namespace sluice::server

@@ -20,8 +20,8 @@ class StagingPool {
  public:
   static constexpr std::size_t kBlockBytes = wire::kPayloadBytesMax;
   static constexpr std::array<std::size_t, 3> kPieceBytes = {1024, 16 * 1024, kBlockBytes};
-  /// Blocks for both windows, and as many again for a shim that does not keep to them.
-  static constexpr std::size_t kBlocksMax = 4 * wire::kCopyWindowBytes / kBlockBytes;
+  /// Blocks for both windows at their largest; a shim that does not keep to them gets no more.
+  static constexpr std::size_t kBlocksMax = 2 * wire::kCopyWindowBytesMax / kBlockBytes;
 
   explicit StagingPool(const DriverTable& driver) : driver_(driver) {}
 

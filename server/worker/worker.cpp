@@ -6,6 +6,8 @@
 #include "server/worker/graphs.h"
 #include "server/worker/host_functions.h"
 
+#include <cstring>
+
 namespace sluice::server {
 namespace {
 using namespace std::chrono_literals;
@@ -36,6 +38,7 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       outbox_(*channel_),
       staging_(driver),
       shared_staging_(driver, channel_->staging()),
+      lanes_(channel_->lanes()),
       meter_(driver),
       upload_order_(driver),
       shadows_(driver, outbox_),
@@ -56,6 +59,7 @@ void Worker::flush_completions() {
 Worker::~Worker() {
   host_functions->end();
   completer_.stop();
+  lanes_.stop();
 }
 
 void Worker::note_allocation(CUdeviceptr address, const Allocation& allocation) {
@@ -133,6 +137,32 @@ CUresult Worker::enter_context(std::uint32_t id) {
   return CUDA_SUCCESS;
 }
 
+/// A copy whose context is gone has its credit and its data under way all the same.
+void Worker::refuse_copy(const wire::RecordHeader& header, std::span<const std::byte> body) {
+  wire::copy_credit credit{};
+  if (header.opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d) &&
+      body.size() >= sizeof(wire::copy_h2d)) {
+    wire::copy_h2d args{};
+    std::memcpy(&args, body.data(), sizeof args);
+    if (args.data_bytes > body.size()) return;
+    credit.h2d_bytes = args.data_bytes;
+  } else if (lanes_.exist() &&
+             header.opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d_staged) &&
+             body.size() >= sizeof(wire::copy_h2d_staged)) {
+    wire::copy_h2d_staged args{};
+    std::memcpy(&args, body.data(), sizeof args);
+    if (!lanes_.has(args.staging))
+      return break_off({ErrorCode::kProtocol, "a copy names a lane that is none"});
+    outbox_.flush();  // the client may wait for an answer before it sends on
+    if (const Status gone = lanes_.discard(args.staging, header.seq, args.bytes); !gone)
+      return break_off(gone.error());
+    credit.h2d_bytes = args.bytes;
+  } else {
+    return;
+  }
+  outbox_.push(credit, header, CUDA_SUCCESS);
+}
+
 void Worker::leave_context() {
   gated_context_ = nullptr;  // another one may get its address
   driver_.cuCtxSetCurrent(nullptr);
@@ -152,7 +182,11 @@ Status Worker::on_record(const wire::RecordHeader& header, std::span<const std::
   if (wants_reply) waits_.fetch_add(1, std::memory_order_relaxed);
   Outcome outcome;
   outcome.result = enter_context(header.context);
-  if (outcome.result == CUDA_SUCCESS) SLUICE_CHECK(dispatch(*this, header, body, outcome));
+  if (outcome.result == CUDA_SUCCESS)
+    SLUICE_CHECK(dispatch(*this, header, body, outcome));
+  else
+    refuse_copy(header, body);
+  if (broken_) return fail(*broken_);
   if (log_enabled(LogLevel::kTrace))
     SLUICE_LOG_TRACE("driver", "{} seq={} result={}",
                      wire::opcode_name(static_cast<wire::Opcode>(header.opcode)), header.seq,

@@ -14,6 +14,7 @@
 #include "server/worker/device_output.h"
 #include "server/worker/gpu_meter.h"
 #include "server/worker/handles.h"
+#include "server/worker/lanes.h"
 #include "server/worker/launch_gate.h"
 #include "server/worker/ledger_link.h"
 #include "server/worker/outbox.h"
@@ -73,6 +74,9 @@ class Worker final : private wire::RecordHandler {
   Outbox& outbox() { return outbox_; }
   StagingPool& staging() { return staging_; }
   SharedStaging& shared_staging() { return shared_staging_; }
+  Lanes& lanes() { return lanes_; }
+  /// The client broke the protocol or is gone: the session ends behind this record.
+  void break_off(const Error& why) { broken_ = why; }
   /// Bytes of the program that came or go in it, for the statistics.
   void count_staged(std::uint64_t received_bytes, std::uint64_t sent_bytes) {
     received_bytes_ += received_bytes;
@@ -162,6 +166,7 @@ class Worker final : private wire::RecordHandler {
   Status on_record(const wire::RecordHeader& header, std::span<const std::byte> body) override;
   Status serve();
   CUresult enter_context(std::uint32_t id);
+  void refuse_copy(const wire::RecordHeader& header, std::span<const std::byte> body);
   void destroy_finished_streams();
   void before_completions();
   void flush_completions();
@@ -176,6 +181,7 @@ class Worker final : private wire::RecordHandler {
   Outbox outbox_;
   StagingPool staging_;
   SharedStaging shared_staging_;
+  Lanes lanes_;
   GpuMeter meter_;
   UploadOrder upload_order_;
   Shadows shadows_;
@@ -185,6 +191,7 @@ class Worker final : private wire::RecordHandler {
   CUcontext current_ = nullptr;
   std::uint32_t current_id_ = 0;
   std::uint64_t last_seq_ = 0;
+  std::optional<Error> broken_;
   std::atomic<std::uint64_t> calls_{0}, waits_{0}, answers_{0}, received_bytes_{0},
       staged_bytes_{0};
   Completer completer_;  ///< last: its thread uses all of the above

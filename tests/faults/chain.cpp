@@ -1,13 +1,14 @@
-// chain SEED COMMANDS: a computation in which every command depends on the one before, so that one
-// that runs twice, not at all, or too early shows in the result. Launches, copies of all sizes in
-// both directions, sets and waits, with pauses as a program makes them that computes in between;
-// what comes next follows from the seed. Prints "ready", "at N" now and then, and the result; exit
-// 0. A failed call: "failed NAME at N", exit 3.
+// chain SEED COMMANDS [bulk]: a computation in which every command depends on the one before, so
+// that one that runs twice, not at all, or too early shows in the result. Launches, copies of all
+// sizes in both directions, sets and waits, with pauses as a program makes them that computes in
+// between; what comes next follows from the seed. With "bulk" most are copies, and long. Prints
+// "ready", "at N" now and then, and the result; exit 0. A failed call: "failed NAME at N", exit 3.
 #include <cuda.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <random>
 #include <vector>
@@ -33,6 +34,7 @@ constexpr std::size_t kDataBytes = 8 << 20;
 constexpr long kPauseNsMax = 400'000;
 constexpr std::size_t kFoldStride = 4096;
 
+bool g_is_bulk = false;
 CUfunction g_step, g_fold;
 CUstream g_stream;
 CUdeviceptr g_x, g_data;
@@ -51,7 +53,7 @@ CUresult read_back(std::vector<std::uint64_t>& words, std::size_t bytes) {
 }
 
 CUresult command(std::mt19937_64& random, std::vector<std::uint64_t>& words) {
-  const std::uint64_t kind = random() % 1000;
+  const std::uint64_t kind = g_is_bulk ? 890 + random() % 95 : random() % 1000;
   std::uint64_t a = random();
   if (kind < 900) {
     void* params[] = {&g_x, &a};
@@ -59,7 +61,8 @@ CUresult command(std::mt19937_64& random, std::vector<std::uint64_t>& words) {
   }
   // Mostly short, at times longer than any buffer of the shim.
   const std::size_t bytes =
-      (kind % 10 == 0 ? random() % kDataBytes : random() % 60'000) / kFoldStride * kFoldStride +
+      (g_is_bulk || kind % 10 == 0 ? random() % kDataBytes : random() % 60'000) / kFoldStride *
+          kFoldStride +
       kFoldStride;
   if (kind < 950) {
     for (std::size_t i = 0; i < bytes / sizeof words[0]; i += 64) words[i] = a += i;
@@ -104,7 +107,8 @@ int fail_with(CUresult result, unsigned long at) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  g_is_bulk = argc == 4 && std::strcmp(argv[3], "bulk") == 0;
+  if (argc != (g_is_bulk ? 4 : 3)) return 2;
   std::mt19937_64 random(std::strtoull(argv[1], nullptr, 10));
   const unsigned long commands = std::strtoul(argv[2], nullptr, 10);
   if (const CUresult result = set_up(); result != CUDA_SUCCESS) return fail_with(result, 0);
@@ -114,7 +118,7 @@ int main(int argc, char** argv) {
   for (unsigned long i = 0; i < commands; ++i) {
     if (const CUresult result = command(random, words); result != CUDA_SUCCESS)
       return fail_with(result, i);
-    if (i % 100 == 0) std::printf("at %lu\n", i);
+    if (i % (g_is_bulk ? 10 : 100) == 0) std::printf("at %lu\n", i);
     const timespec pause{0, static_cast<long>(random() % kPauseNsMax)};
     nanosleep(&pause, nullptr);
   }

@@ -23,21 +23,23 @@ CALLS = os.environ["SLUICE_CALLS"]
 CHAIN = os.environ["SLUICE_CHAIN"]
 COMMANDS = 10_000
 SEED = 20261130
+CHAIN_WORDS = (str(SEED), str(COMMANDS))
+BULK_WORDS = (str(SEED), "300", "bulk")
 # Silence is noticed soon, so that cuts can be short.
 QUICK = {"SLUICE_HEARTBEAT_MS": "50", "SLUICE_HEARTBEAT_TIMEOUT_MS": "300"}
 
 
 class Undisturbed:
     """The result of the chain on the driver itself; computed once."""
-    result = None
+    results = {}
 
     @classmethod
-    def get(cls):
-        if cls.result is None:
+    def get(cls, words):
+        if words not in cls.results:
             env = clean_environment({"LD_LIBRARY_PATH": os.path.dirname(SOFTGPU), "SLUICE_LOG": "error"})
-            out = subprocess.run([CHAIN, str(SEED), str(COMMANDS)], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
-            cls.result = out.splitlines()[-1]
-        return cls.result
+            out = subprocess.run([CHAIN, *words], env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+            cls.results[words] = out.splitlines()[-1]
+        return cls.results[words]
 
 
 class Progress:
@@ -95,9 +97,9 @@ class Case(CableCase):
         self.addCleanup(server.close)
         return server
 
-    def run_chain(self, server, env=None):
+    def run_chain(self, server, env=None, words=CHAIN_WORDS):
         self.log = f"{server.folder}/client.log"
-        return server.start_client(CHAIN, str(SEED), str(COMMANDS), server=server.tcp, prefix=FAR_SIDE,
+        return server.start_client(CHAIN, *words, server=server.tcp, prefix=FAR_SIDE,
                                    env={**QUICK, "SLUICE_LOG": "info", "SLUICE_LOG_FILE": self.log, **(env or {})})
 
     def resumptions(self):
@@ -110,13 +112,13 @@ class Case(CableCase):
 
 
 class Surviving(Case):
-    def survive(self, seed, ways, server=None, env=None):
+    def survive(self, seed, ways, server=None, env=None, words=CHAIN_WORDS, pace=(100, 1500)):
         chance = random.Random(seed)
         server = server or self.serve()
-        client = self.run_chain(server, env)
+        client = self.run_chain(server, env, words)
         progress = Progress(client)
         for number in itertools.count():
-            goal = progress.at() + chance.randrange(100, 1500)
+            goal = progress.at() + chance.randrange(*pace)
             wait_until(lambda: progress.at() >= goal or progress.is_over(), 60)
             if progress.is_over():
                 break
@@ -131,7 +133,7 @@ class Surviving(Case):
             mend()
             if chance.random() < 0.5:
                 wait_until(lambda: self.resumptions() > before or progress.is_over(), 3)
-        self.assertEqual(Undisturbed.get(), progress.last(), f"{self.client_log()}\n{server.log()}")
+        self.assertEqual(Undisturbed.get(words), progress.last(), f"{self.client_log()}\n{server.log()}")
         self.assertEqual(0, client.wait(60))
         self.assertGreater(self.resumptions(), 0, self.client_log())
 
@@ -213,13 +215,43 @@ class EncryptedCuts(EncryptedCase, Surviving):
         server = self.serve()
         self.survive(5, [drop, drop, unplug_client, unplug_server], server, server.with_token())
         self.assertIn("encrypted=true", server.log())
-        self.assertIn("the data connection is resumed", server.log())
+        self.assertIn("a data connection is resumed", server.log())
 
     def test_strangers_disturb_nothing_while_the_client_resumes(self):
         server = self.serve()
         strangers = Strangers(server)
         self.addCleanup(strangers.close)
         self.survive(6, [unplug_client, drop], server, server.with_token())
+        self.assertGreater(strangers.handed_in, 50)
+
+
+BULK = {"words": BULK_WORDS, "pace": (5, 60)}
+
+
+class BulkCuts(Surviving):
+    """Most of what is under way when the cable is pulled is data, on lanes of its own."""
+
+    def test_the_cable_is_pulled_while_copies_are_under_way(self):
+        self.survive(7, [unplug_client, unplug_server], env={"SLUICE_LANES": "3"}, **BULK)
+        self.assertIn("Lanes for bulk data beside the records: 3", self.client_log())
+
+    def test_packets_vanish_while_copies_are_under_way(self):
+        self.survive(8, [drop, drop, unplug_client, unplug_server], env={"SLUICE_LANES": "1"}, **BULK)
+        self.assertIn("Lanes for bulk data beside the records: 1", self.client_log())
+
+
+class EncryptedBulkCuts(EncryptedCase, Surviving):
+    def test_the_cable_is_pulled_while_copies_are_under_way(self):
+        server = self.serve()
+        self.survive(9, [unplug_client, drop], server, {**server.with_token(), "SLUICE_LANES": "2"}, **BULK)
+        self.assertIn("Lanes for bulk data beside the records: 2", self.client_log())
+        self.assertIn("encrypted=true", server.log())
+
+    def test_strangers_disturb_nothing_while_lanes_are_resumed(self):
+        server = self.serve()
+        strangers = Strangers(server)
+        self.addCleanup(strangers.close)
+        self.survive(10, [unplug_client, unplug_server], server, {**server.with_token(), "SLUICE_LANES": "2"}, **BULK)
         self.assertGreater(strangers.handed_in, 50)
 
 

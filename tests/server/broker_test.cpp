@@ -46,6 +46,29 @@ TEST_F(BrokerTest, ClosesADataConnectionWithAWrongKey) {
   EXPECT_EQ('r', client.data.command('r')) << "the session itself must not notice";
 }
 
+TEST_F(BrokerTest, TakesTheLanesThatWereAnnouncedAndEachOnce) {
+  start();
+  Client client;
+  client.life_line = greet(hello_of("good"));
+  client.welcome = client.life_line.hear_a<wire::Welcome>().value();
+  EXPECT_NE(client.welcome.feature_bits & wire::kFeatureLanes, 0U);
+  const auto attach = [&](std::uint8_t lane, std::uint8_t count) {
+    Peer peer = connect();
+    peer.say(
+        wire::Attach{.session_key = client.welcome.session_key, .lane = lane, .lane_count = count});
+    return peer;
+  };
+  EXPECT_TRUE(attach(1, 0).is_closed()) << "before the connection for records";
+  EXPECT_TRUE(attach(0, wire::kLaneCountMax + 1).is_closed());
+  const Peer data = attach(0, 2);
+  EXPECT_TRUE(data.hear_a<wire::Attached>().has_value());
+  const Peer second = attach(2, 2), first = attach(1, 2);
+  EXPECT_TRUE(second.hear_a<wire::Attached>().has_value());
+  EXPECT_TRUE(first.hear_a<wire::Attached>().has_value());
+  for (const int lane : {0, 1, 3, 5, 32, 255})
+    EXPECT_TRUE(attach(static_cast<std::uint8_t>(lane), 2).is_closed()) << lane;
+}
+
 TEST_F(BrokerTest, RefusesUnknownTenantsAndWrongTokens) {
   start();
   EXPECT_EQ(Code::kUnknownTenant, refusal_of(hello_of("nobody")).code);

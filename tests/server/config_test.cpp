@@ -94,6 +94,17 @@ TEST(Config, RefusesMoreWorkersAheadOfTimeThanAMachineCanHold) {
   }
 }
 
+TEST(Config, TakesIoUringAsAutoOnOrOff) {
+  EXPECT_EQ("auto", parse(kStart, "f")->io_uring);
+  for (const auto& [value, is_good] :
+       {std::pair{"auto", true}, std::pair{"on", true}, std::pair{"off", true},
+        std::pair{"yes", false}, std::pair{"", false}}) {
+    const auto config = parse(kStart + "io_uring = \"" + value + "\"\n" + kTenant, "f");
+    ASSERT_TRUE(config.has_value());
+    EXPECT_EQ(is_good, check(*config).has_value()) << value;
+  }
+}
+
 TEST(Config, RefusesAStatsFileThatHasNoPlace) {
   Config config = parse(kStart, "f").value();
   for (const char* file : {"/nonexistent/stats", "/tmp", "/dev/null/stats"}) {

@@ -44,12 +44,13 @@ class EncryptedResumption : public Encryption {
     return refusal_in(present(resume, stream, own));
   }
   /// As anybody can say it who knows the session's number.
-  Peer name(const Session& session, std::uint64_t attempt = 0) {
+  Peer name(const Session& session, std::uint64_t attempt = 0, std::uint8_t lane = 0) {
     Peer peer = connect_tcp();
     peer.say(wire::Resume{.session_id = session.welcome.session_id,
                           .server_instance = session.welcome.server_instance,
                           .line = Line::kData,
                           .attempt = attempt,
+                          .lane = lane,
                           .is_encrypted = 1});
     return peer;
   }
@@ -157,6 +158,20 @@ TEST_F(EncryptedResumption, TheWorkerJudgesWhoTakesTheDataConnectionsPlace) {
   ASSERT_TRUE(owner.hear_a<wire::Resumed>());
   ASSERT_EQ(::send(owner.fd.get(), "k", 1, MSG_NOSIGNAL), 1);
   EXPECT_EQ(owner.command('r'), 'r');
+}
+
+TEST_F(EncryptedResumption, TheWorkerIsToldWhichLaneAConnectionIsSaidToBe) {
+  start();
+  const auto session = open();
+  for (const std::uint8_t lane : std::initializer_list<std::uint8_t>{2, 1}) {
+    const Peer owner = name(session, 0, lane);
+    ASSERT_TRUE(owner.hear_a<wire::Resumed>());
+    ASSERT_EQ(::send(owner.fd.get(), "k", 1, MSG_NOSIGNAL), 1);
+    char told = 0;
+    EXPECT_EQ(::recv(owner.fd.get(), &told, 1, 0), 1);
+    EXPECT_EQ(told, '0' + lane);
+  }
+  EXPECT_EQ(session.data.command('r'), 'r');
 }
 
 TEST_F(EncryptedResumption, WhatIsClaimedInTheClearOvertakesNobody) {

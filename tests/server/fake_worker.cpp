@@ -5,6 +5,7 @@
 //   'k' u64 bytes: the client keeps so much of what was charged, and gives it back when it is asked
 //   'q': from now on the client does not answer when it is asked
 //   'p': a call is pending from now on, and reported so                    'x': dies
+// A connection that replaces a lane is told the lane's number.
 #include "server/link.h"
 
 #include <poll.h>
@@ -98,13 +99,17 @@ void obey(int data, char command) {
 }
 
 /// The proof of an encrypted connection is one letter here: 'k'. Of a tenant "hoarding" none is
-/// ever acknowledged.
+/// ever acknowledged. A lane is told which one it is.
 void take(const link::ResumeData& resume, Fd passed, Fd& data) {
-  if (!resume.is_encrypted) return void(data = std::move(passed));
-  if (g_is_hoarding) return;
-  say(link::ResumeTaken{});
-  char proof = 0;
-  if (read_all(passed.get(), &proof, 1) && proof == 'k') data = std::move(passed);
+  if (resume.is_encrypted) {
+    if (g_is_hoarding) return;
+    say(link::ResumeTaken{});
+    char proof = 0;
+    if (!read_all(passed.get(), &proof, 1) || proof != 'k') return;
+  }
+  if (resume.lane == 0) return void(data = std::move(passed));
+  const char lane = static_cast<char>('0' + resume.lane);
+  static_cast<void>(!::send(passed.get(), &lane, 1, MSG_NOSIGNAL));
 }
 
 [[noreturn]] void behave() {

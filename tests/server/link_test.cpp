@@ -61,6 +61,7 @@ TEST_F(LinkTest, CarriesEveryFieldOfStatistics) {
   round_trip(Stop{});
   EXPECT_TRUE(round_trip(DataReady{true}).is_resumable);
   EXPECT_TRUE(round_trip(ResumeData{true}).is_encrypted);
+  EXPECT_EQ(3, round_trip(ResumeData{false, 3}).lane);
   round_trip(ResumeTaken{});
 }
 
@@ -74,10 +75,12 @@ TEST_F(LinkTest, PassesADescriptor) {
                                                .is_encrypted = true,
                                                .is_resumable = true,
                                                .survives_reset = true,
-                                               .wants_ucx = true},
+                                               .wants_ucx = true,
+                                               .lane = 3,
+                                               .lane_count = 4},
                                     write_end.get());
   EXPECT_TRUE(out.offers_shared_memory && out.is_encrypted && out.is_resumable &&
-              out.survives_reset && out.wants_ucx);
+              out.survives_reset && out.wants_ucx && out.lane == 3 && out.lane_count == 4);
   ASSERT_TRUE(passed_.valid());
   EXPECT_EQ(1, ::write(passed_.get(), "x", 1));
   char c = 0;

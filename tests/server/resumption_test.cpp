@@ -9,13 +9,14 @@ using Line = wire::Resume::Line;
 class ResumptionTest : public BrokerFixture {
  protected:
   /// A client whose data connection may be replaced.
-  Client open_resumable() {
+  Client open_resumable(std::uint8_t lane_count = 0) {
     Client client;
     client.life_line = connect();
     client.life_line.say(hello_of("good"));
     client.welcome = client.life_line.hear_a<wire::Welcome>().value();
     client.data = connect();
-    client.data.say(wire::Attach{.session_key = client.welcome.session_key, .is_resumable = 1});
+    client.data.say(wire::Attach{
+        .session_key = client.welcome.session_key, .is_resumable = 1, .lane_count = lane_count});
     EXPECT_TRUE(client.data.hear_a<wire::Attached>().has_value());
     return client;
   }
@@ -90,6 +91,29 @@ TEST_F(ResumptionTest, AnAttemptThatANewerOneHasOvertakenIsClosed) {
     }
     newest.push_back(std::move(newer));
   }
+}
+
+TEST_F(ResumptionTest, TheWorkerGetsTheNewLaneAndLearnsWhich) {
+  start();
+  const Client client = open_resumable(2);
+  wire::Resume resume = resume_of(client, Line::kData, 5);
+  std::vector<Peer> kept;  // the end of the one for records would be the session's
+  for (const std::uint8_t lane : std::initializer_list<std::uint8_t>{2, 1, 0}) {
+    resume.lane = lane;
+    const Peer& next = kept.emplace_back(present(resume));
+    ASSERT_TRUE(next.hear_a<wire::Resumed>().has_value()) << int{lane};
+    if (lane == 0) {
+      EXPECT_EQ('r', next.command('r'));
+      break;
+    }
+    char told = 0;
+    EXPECT_EQ(1, ::recv(next.fd.get(), &told, 1, 0));
+    EXPECT_EQ('0' + lane, told);
+  }
+  EXPECT_TRUE(present(resume).is_closed()) << "each connection has attempts of its own";
+  resume.lane = 3;
+  resume.attempt = 6;
+  EXPECT_NE(std::string::npos, refusal_of(resume).find("cannot be resumed"));
 }
 
 TEST_F(ResumptionTest, AWrongKeyIsRefusedAndHarmsNobody) {

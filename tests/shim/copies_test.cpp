@@ -144,6 +144,8 @@ TEST_F(Copies, TheWindowHoldsBackAWriterUntilThereIsCredit) {
     }
     return true;
   });
+  for (int i = 0; i < 20; ++i)
+    allocate(64);  // one of them is quick: the way is short, and the window small
   const std::size_t bytes = 2 * wire::kCopyWindowBytes + 12345;
   const std::vector<std::byte> data(bytes);
   const CUdeviceptr p = allocate(bytes);

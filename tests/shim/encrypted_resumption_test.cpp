@@ -1,6 +1,8 @@
 // A silent server of an encrypted session is looked for in the same secrecy: the key is said to
 // nobody who has not proved to be the server, and nobody else's answer ends the session.
+#include "common/format.h"
 #include "protocol/frame_io.h"
+#include "protocol/session_secret.h"
 #include "protocol/stream_frames.h"
 #include "shim/life_line.h"
 #include "shim/resumption.h"
@@ -25,10 +27,10 @@ using Line = wire::Resume::Line;
 using Stream = std::unique_ptr<ByteStream>;
 namespace tls = transport::tls;
 
-/// A server by hand, and the client's two connections to it.
+/// A server by hand, and the client's connections to it.
 class EncryptedResumption : public ::testing::Test {
  protected:
-  EncryptedResumption() {
+  explicit EncryptedResumption(std::size_t lane_count = 0) : lane_count_(lane_count) {
     set_tls_library_for_test(tls::linked_library());
     const auto any = transport::parse_address("127.0.0.1:0").value();
     listener_ = transport::listen_socket(any, 0).value();
@@ -40,19 +42,24 @@ class EncryptedResumption : public ::testing::Test {
     welcome_.grace_ms = 60'000;
     auto life_line =
         test::open_ends(test::connecting(files_.client()), test::accepting(files_.server()));
-    auto data = test::open_ends(test::with_secret(tls::Role::kClient, test::secret_of("7", 9)),
-                                test::with_secret(tls::Role::kServer, test::secret_of("7", 9)));
     old_life_line_ = std::move(*life_line.server);
-    client_ = std::make_unique<ResumableStream>(std::move(*data.client), false);
-    server_ = std::make_unique<ResumableStream>(std::move(*data.server), false);
     Resumable session =
         resumable_of((*life_line.client)->fd(), welcome_, ResumeAfter::kSilence).value();
     session.server = address_;
     session.encryption =
         encryption_of({.mode = "on", .ca_file = files_.file("ca.crt")}, "localhost");
-    session.data = client_.get();
+    for (std::size_t lane = 0; lane <= lane_count_; ++lane) {
+      auto data = test::open_ends(test::with_secret(tls::Role::kClient, secret_of(lane)),
+                                  test::with_secret(tls::Role::kServer, secret_of(lane)));
+      clients_.push_back(std::make_unique<ResumableStream>(std::move(*data.client), false));
+      servers_.push_back(std::make_unique<ResumableStream>(std::move(*data.server), false));
+      session.data.push_back(clients_.back().get());
+    }
     line_ = std::make_unique<LifeLine>(std::move(*life_line.client),
                                        LifeLine::Heartbeat{10ms, 60ms}, std::move(session));
+  }
+  [[nodiscard]] tls::SessionSecret secret_of(std::size_t lane) const {
+    return test::secret_of(wire::secret_identity(7, lane, lane_count_), 9);
   }
   Fd accept() {
     pollfd p{listener_.get(), POLLIN, 0};
@@ -79,11 +86,12 @@ class EncryptedResumption : public ::testing::Test {
     EXPECT_TRUE(wire::write_frame_to(*stream, wire::Resumed{}));
     new_life_line_ = std::move(stream);
   }
-  /// The data connection as far as the client's proof.
-  std::pair<Stream, wire::Resume> serve_data() {
+  /// A data connection as far as the client's proof.
+  std::pair<Stream, wire::Resume> serve_data(std::size_t lane = 0) {
     auto [fd, in_the_clear] = accept_in_the_clear();
+    EXPECT_EQ(in_the_clear.lane, lane);
     EXPECT_TRUE(wire::write_frame(fd.get(), wire::Resumed{}));
-    auto stream = test::with_secret(tls::Role::kServer, test::secret_of("7", 9))(std::move(fd));
+    auto stream = test::with_secret(tls::Role::kServer, secret_of(lane))(std::move(fd));
     EXPECT_TRUE(stream.has_value()) << stream.error().message;
     const auto frame = wire::read_frame_from(**stream, far());
     EXPECT_TRUE(frame && std::holds_alternative<wire::Resume>(*frame));
@@ -130,12 +138,13 @@ class EncryptedResumption : public ::testing::Test {
   transport::Address address_;
   wire::Welcome welcome_;
   Stream old_life_line_, new_life_line_;
-  std::unique_ptr<ResumableStream> client_, server_;
+  const std::size_t lane_count_;
+  std::vector<std::unique_ptr<ResumableStream>> clients_, servers_;
   std::unique_ptr<LifeLine> line_;  // ends before the streams
 };
 
 TEST_F(EncryptedResumption, TheSessionGoesOnAndItsKeyIsSaidToTheServerOnly) {
-  ASSERT_TRUE(test::send_text(*client_, "what was said before"));
+  ASSERT_TRUE(test::send_text(*clients_[0], "what was said before"));
   watch_while([&] {
     auto [life_line, of_life_line] = accept_life_line();
     EXPECT_EQ(of_life_line.line, Line::kLifeLine);
@@ -147,7 +156,7 @@ TEST_F(EncryptedResumption, TheSessionGoesOnAndItsKeyIsSaidToTheServerOnly) {
     EXPECT_EQ(in_the_clear.session_key, wire::SessionKey{});
     EXPECT_EQ(in_the_clear.attempt, 0U);
     EXPECT_TRUE(wire::write_frame(fd.get(), wire::Resumed{}));
-    auto stream = test::with_secret(tls::Role::kServer, test::secret_of("7", 9))(std::move(fd));
+    auto stream = test::with_secret(tls::Role::kServer, secret_of(0))(std::move(fd));
     ASSERT_TRUE(stream) << stream.error().message;
     const auto frame = wire::read_frame_from(**stream, far());
     ASSERT_TRUE(frame);
@@ -155,14 +164,14 @@ TEST_F(EncryptedResumption, TheSessionGoesOnAndItsKeyIsSaidToTheServerOnly) {
     EXPECT_EQ(std::get<wire::Resume>(*frame).line, Line::kData);
     EXPECT_EQ(std::get<wire::Resume>(*frame).session_id, 7U);
     const std::atomic<bool> no{false};
-    EXPECT_TRUE(transport::resume_from_server(*server_, std::move(*stream), no));
+    EXPECT_TRUE(transport::resume_from_server(*servers_[0], std::move(*stream), no));
     new_life_line_ = std::move(life_line);
   });
   watch_while([&] {
     const auto ping = wire::read_frame_from(*new_life_line_, far());
     EXPECT_TRUE(ping && std::holds_alternative<wire::Ping>(*ping)) << "it goes on asking";
   });
-  EXPECT_EQ(test::receive(*server_).value_or(""), "what was said before");
+  EXPECT_EQ(test::receive(*servers_[0]).value_or(""), "what was said before");
 }
 
 TEST_F(EncryptedResumption, AStrangerAtTheServersAddressIsNotBelievedAndEndsNothing) {
@@ -202,7 +211,7 @@ TEST_F(EncryptedResumption, WhoDoesNotKnowTheKeyIsNotTheWorker) {
     EXPECT_FALSE(test::with_secret(tls::Role::kServer, test::secret_of("7", 8))(std::move(fd)));
     const auto [stream, inner] = serve_data();
     EXPECT_EQ(inner.line, Line::kData);
-    EXPECT_FALSE(client_->is_cut());
+    EXPECT_FALSE(clients_[0]->is_cut());
   });
 }
 
@@ -216,6 +225,45 @@ TEST_F(EncryptedResumption, AConnectionWithoutAnAnswerStaysOpenUntilAnotherHasOn
     std::byte byte{};
     const auto got = silent->receive_some({&byte, 1});
     EXPECT_TRUE(got && *got == 0) << "it is open";
+  });
+}
+
+class EncryptedLanes : public EncryptedResumption {
+ protected:
+  EncryptedLanes() : EncryptedResumption(2) {}
+};
+
+TEST_F(EncryptedLanes, AllConnectionsProveWhichTheyAreAndGoOn) {
+  // Broken: a lane is replaced by a connection that was meant for another.
+  for (std::size_t lane = 0; lane <= lane_count_; ++lane)
+    ASSERT_TRUE(test::send_text(*clients_[lane], format("before on {},", lane)));
+  watch_while([&] {
+    serve_life_line();
+    const std::atomic<bool> no{false};
+    std::uint64_t attempt = 0;
+    for (std::size_t lane = 0; lane <= lane_count_; ++lane) {
+      auto [stream, resume] = serve_data(lane);
+      EXPECT_EQ(resume.lane, lane);
+      EXPECT_GT(resume.attempt, attempt);
+      attempt = resume.attempt;
+      EXPECT_TRUE(transport::resume_from_server(*servers_[lane], std::move(stream), no));
+    }
+  });
+  for (std::size_t lane = 0; lane <= lane_count_; ++lane)
+    EXPECT_EQ(test::receive(*servers_[lane]).value_or(""), format("before on {},", lane));
+}
+
+TEST_F(EncryptedLanes, AWorkerThatTakesItForAnotherLaneIsNotBelieved) {
+  // Broken: somebody who renames connections on the way swaps the data of two copies.
+  watch_while([&] {
+    serve_life_line();
+    {
+      auto [fd, in_the_clear] = accept_in_the_clear();
+      EXPECT_TRUE(wire::write_frame(fd.get(), wire::Resumed{}));
+      EXPECT_FALSE(test::with_secret(tls::Role::kServer, secret_of(1))(std::move(fd)));
+    }
+    const auto [stream, resume] = serve_data(0);
+    EXPECT_EQ(resume.lane, 0);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "protocol/record_assembler.h"
 #include "shim/connect.h"
 #include "shim/process.h"
+#include "transport/stream/stream_io.h"
 #include "transport/transport.h"
 
 #include <gtest/gtest.h>
@@ -86,6 +87,8 @@ class FakeServer final : private wire::RecordHandler {
   void die() { channel_->close(); }
   /// The memory that the client sees as well, if the channel has some.
   std::span<std::byte> staging() { return channel_->staging(); }
+
+  auto lanes() { return channel_->lanes(); }
 
   template <class Record>
   void push(const Record& record, Bytes blob = {}, CUresult result = CUDA_SUCCESS,

@@ -5,8 +5,11 @@
 #include "protocol/frame_io.h"
 #include "shim/life_line.h"
 #include "transport/resume/handover.h"
+#include "transport/stream/stream_io.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -42,8 +45,16 @@ class ResumptionTest : public ::testing::Test {
         transport::make_socket_stream(transport::connect_socket(address_, kPatience).value()),
         false);
     server_ = std::make_unique<ResumableStream>(transport::make_socket_stream(accept()), false);
+    if (has_lane_) {
+      lane_ = std::make_unique<ResumableStream>(
+          transport::make_socket_stream(transport::connect_socket(address_, kPatience).value()),
+          false);
+      server_lane_ =
+          std::make_unique<ResumableStream>(transport::make_socket_stream(accept()), false);
+    }
     Resumable session = resumable_of(life_line.get(), welcome_, ResumeAfter::kSilence).value();
-    session.data = client_.get();
+    session.data = {client_.get()};
+    if (has_lane_) session.data.push_back(lane_.get());
     line_ = std::make_unique<LifeLine>(transport::make_socket_stream(std::move(life_line)),
                                        LifeLine::Heartbeat{10ms, 60ms}, std::move(session));
   }
@@ -83,7 +94,8 @@ class ResumptionTest : public ::testing::Test {
   Fd listener_, server_life_line_;
   transport::Address address_;
   wire::Welcome welcome_;
-  std::unique_ptr<ResumableStream> client_, server_;
+  bool has_lane_ = false;
+  std::unique_ptr<ResumableStream> client_, server_, lane_, server_lane_;
   std::unique_ptr<LifeLine> line_;  // ends before the streams
 };
 
@@ -119,6 +131,74 @@ TEST_F(ResumptionTest, ASilentServerIsFoundAgainAndTheSessionGoesOn) {
   std::byte got[100];
   const auto received = server_->receive_some(got);
   EXPECT_TRUE(received && *received == text.size());
+}
+
+/// Sends until nothing more fits; how many bytes that were.
+std::size_t fill(ResumableStream& stream) {
+  const std::vector<std::byte> piece(64 * 1024, std::byte{1});
+  std::size_t total = 0;
+  for (auto sent = stream.send_some(piece); sent && *sent > 0; sent = stream.send_some(piece))
+    total += *sent;
+  return total;
+}
+
+TEST_F(ResumptionTest, AllConnectionsOfTheSessionAreReplacedWhicheverIsRead) {
+  // Broken: the bytes of one connection are sent again before those of another, and the worker
+  // waits for the other's first.
+  has_lane_ = true;
+  start();
+  const std::size_t records = fill(*client_), data = fill(*lane_);
+  // What comes next takes little at a time, so that the order in which it is sent matters.
+  const int segment = 536, buffer = 4096;
+  ASSERT_EQ(0, ::setsockopt(listener_.get(), IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment));
+  ASSERT_EQ(0, ::setsockopt(listener_.get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer));
+  Fd life_line;
+  std::atomic<bool> is_done{false};
+  std::thread server([&] {
+    life_line = accept_resume().first;
+    answer(life_line, wire::Resumed{});
+    const std::atomic<bool> no{false};
+    for (std::uint8_t lane = 0; lane < 2; ++lane) {
+      auto [fd, resume] = accept_resume();
+      EXPECT_EQ(resume.line, wire::Resume::Line::kData);
+      EXPECT_EQ(resume.lane, lane);
+      answer(fd, wire::Resumed{});
+      EXPECT_TRUE(transport::resume_from_server(lane == 0 ? *server_ : *server_lane_,
+                                                transport::make_socket_stream(std::move(fd)), no));
+    }
+    for (const auto& [stream, bytes] :
+         {std::pair{server_lane_.get(), data}, std::pair{server_.get(), records}}) {
+      std::vector<std::byte> into(bytes);
+      const auto end = Clock::now() + kPatience;
+      EXPECT_TRUE(transport::receive_all(*stream, into, [&]() -> Status {
+        if (Clock::now() < end) return {};
+        return fail(ErrorCode::kTimeout, "the rest is not sent");
+      }));
+    }
+    is_done = true;
+  });
+  const auto over = watch_until([&] { return is_done.load(); });
+  server.join();
+  EXPECT_FALSE(over) << over->message;
+}
+
+TEST_F(ResumptionTest, ALaneThatIsCutStartsItToo) {
+  has_lane_ = true;
+  start();
+  lane_->expect_cut(true);  // as if silence had ended it
+  server_lane_.reset();
+  std::byte byte{};
+  ASSERT_TRUE(lane_->wait(ByteStream::For::kReceive, Clock::now() + kPatience));
+  EXPECT_EQ(lane_->receive_some({&byte, 1}).value_or(1), 0U);
+  lane_->expect_cut(false);
+  std::thread server([&] {
+    const auto [fd, resume] = accept_resume();
+    answer(fd, wire::Refusal{wire::RefusalCode::kUnknownSession, "asked"});
+  });
+  const auto over = watch_to_the_end();
+  server.join();
+  ASSERT_TRUE(over);
+  EXPECT_EQ("asked", over->message);
 }
 
 TEST_F(ResumptionTest, ARefusalEndsItWithTheServersWords) {

@@ -151,10 +151,17 @@ class OnThisHost(DoctorCase):
         self.assertGreater(found["host"]["cpus_online"], 0)
 
     def test_an_emulated_way_shows_in_what_is_measured(self):
-        if "--emulate" not in run(SLUICE, "run", "--help").stdout:
-            self.skipTest("the client libraries know no SLUICE_EMULATE yet")
-        found = self.report(self.server.tcp, env={"SLUICE_EMULATE": "rtt=30ms"})
-        self.assertGreaterEqual(found["round_trip_us"]["min"], 30_000)
+        for words, options in (((), {"env": {"SLUICE_EMULATE": "rtt=30ms"}}), (("--emulate", "rtt=30ms"), {})):
+            found = self.report(self.server.tcp, *words, **options)
+            self.assertGreaterEqual(found["round_trip_us"]["min"], 30_000)
+        found = self.report(self.server.unix, "--emulate", "rtt=1ms")
+        self.assertEqual("unix", found["transport"])
+        self.assertIn("emulated", self.why_not(found, "shm"))
+        self.assertEqual([], self.warnings(found, "transport"))
+
+    def test_a_link_that_cannot_be_emulated_is_a_mistake(self):
+        for words in (("--emulate", "rtt=fast"), ("--emulate", "rtt=1ms", "--transport", "shm")):
+            self.assertIn("--emulate", self.problems(self.report(self.server.unix, *words, code=2)))
 
     def test_limits_of_this_host_are_judged(self):
         found = self.report(self.server.unix, "--no-measure", prefix=("bash", "-c", 'ulimit -n 200; exec "$0" "$@"'))
@@ -197,7 +204,7 @@ class OnThisHost(DoctorCase):
 
     def test_help_explains_every_option_and_status(self):
         text = doctor("--help").stdout
-        for word in ("--server", "--tenant", "--token-file", "--tls", "--transport", "--no-measure", "--output", "Exit status: 0", "docs/doctor.md"):
+        for word in ("--server", "--tenant", "--token-file", "--tls", "--transport", "--emulate", "--no-measure", "--output", "Exit status: 0", "docs/doctor.md"):
             self.assertIn(word, text)
 
     def test_without_memory_the_rest_is_measured(self):

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 from somebody_else import NOBODY, copy_for_all
@@ -327,6 +328,16 @@ class Transport(ServerCase):
     def test_one_that_does_not_lead_to_the_server_is_refused(self):
         self.refused(run(SLUICE, "run", "--server", self.unix, "--transport", "tcp", "--", PROGRAM), 2, "tcp", "HOST")
         self.refused(run(SLUICE, "run", "--server", "127.0.0.1:1", "--transport", "shm", "--", PROGRAM), 2, "shm", "unix:PATH")
+
+    def test_an_emulated_link_is_felt_and_a_wrong_one_refused(self):
+        # Broken: --emulate is taken and nothing is slower, which looks like a good result.
+        start = time.monotonic()
+        out = run(SLUICE, "run", "--local", "--emulate", "rtt=100ms", "--", PROGRAM)
+        self.assertEqual(0, out.returncode, out.stderr)
+        self.assertGreater(time.monotonic() - start, 0.3)  # a context, a module and a result are three round trips
+        self.assertEqual("unix", self.transport_of("--local", "--emulate", "rtt=1ms"))
+        for options in (["--emulate", "rtt=fast"], ["--emulate", "rtt=1ms", "--transport", "shm"]):
+            self.refused(run(SLUICE, "run", "--local", *options, "--", PROGRAM), 2, "--emulate")
 
     def test_a_limit_of_the_client_falls_back_unless_forced(self):
         limited = ("bash", "-c", 'ulimit -f 8; exec "$0" "$@"')

@@ -2,6 +2,7 @@
 // the end.
 #include "joining_thread.h"
 #include "pairs.h"
+#include "transport/uring/uring_stream.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -367,15 +368,25 @@ TEST_P(ChannelTest, NamesItselfAndItsLimits) {
   EXPECT_EQ(caps.encrypted, is_encrypted);
 }
 
+const auto kName = [](const auto& kind) { return kind.param; };
 INSTANTIATE_TEST_SUITE_P(Kinds, ChannelTest,
                          ::testing::Values("loop", "unix", "tcp", "tcp_tls", "tcp_resumable",
                                            "tcp_tls_resumable", "shm", "loop_faulty", "unix_faulty",
                                            "tcp_faulty", "tcp_tls_faulty", "tcp_resumable_faulty",
-                                           "tcp_tls_resumable_faulty", "shm_faulty"),
-                         [](const auto& kind) { return kind.param; });
+                                           "tcp_tls_resumable_faulty", "shm_faulty",
+                                           "unix_emulated", "tcp_emulated", "tcp_emulated_faulty"),
+                         kName);
 
-INSTANTIATE_TEST_SUITE_P(Ucx, ChannelTest, ::testing::ValuesIn(ucx_kinds()),
-                         [](const auto& kind) { return kind.param; });
+INSTANTIATE_TEST_SUITE_P(Ucx, ChannelTest, ::testing::ValuesIn(ucx_kinds()), kName);
+
+std::vector<std::string> uring_kinds() {
+  auto sockets = make_sockets("unix");
+  if (!uring::make_uring_stream(std::move(sockets[0]), uring::Receivers::kAnyThread)) return {};
+  return {"unix_uring", "tcp_uring", "tcp_uring_faulty"};
+}
+/// Without io_uring (an old kernel, a container) there is nothing to conform.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ChannelTest);
+INSTANTIATE_TEST_SUITE_P(Uring, ChannelTest, ::testing::ValuesIn(uring_kinds()), kName);
 
 }  // namespace
 }  // namespace sluice::transport::testing

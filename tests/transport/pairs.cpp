@@ -2,10 +2,12 @@
 
 #include "joining_thread.h"
 #include "shm_pair.h"
+#include "transport/emulate/emulated_stream.h"
 #include "transport/fault/fault_channel.h"
 #include "transport/resume/resumable_stream.h"
 #include "transport/tls/tls_stream.h"
 #include "transport/ucx/devices.h"
+#include "transport/uring/uring_stream.h"
 #include "ucx_pair.h"
 
 #include <sys/socket.h>
@@ -65,6 +67,12 @@ std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, shm::Side side) 
   return shm::make_channel(must(shm::adopt_memory(memory_fd)), std::move(socket), side);
 }
 
+std::unique_ptr<ByteStream> make_emulated(Fd socket, const std::string& link) {
+  return must(emulate::make_emulated_stream(
+      make_socket_stream(std::move(socket)),
+      std::make_shared<emulate::Link>(must(emulate::parse_link(link)))));
+}
+
 Pair make_pair(const std::string& kind) {
   constexpr std::string_view kFaulty = "_faulty";
   if (kind.ends_with(kFaulty)) {
@@ -102,6 +110,20 @@ Pair make_pair(const std::string& kind) {
     return {std::move(ends.client), std::move(ends.server)};
   }
 #endif
+  constexpr std::string_view kUring = "_uring";
+  if (kind.ends_with(kUring)) {
+    std::array<Fd, 2> sockets = make_sockets(kind.substr(0, kind.size() - kUring.size()));
+    return {make_socket_channel(std::move(sockets[0])),
+            make_stream_channel(must(
+                uring::make_uring_stream(std::move(sockets[1]), uring::Receivers::kAnyThread)))};
+  }
+  constexpr std::string_view kEmulated = "_emulated";
+  if (kind.ends_with(kEmulated)) {
+    std::array<Fd, 2> sockets = make_sockets(kind.substr(0, kind.size() - kEmulated.size()));
+    return {
+        make_stream_channel(make_emulated(std::move(sockets[0]), "rtt=1ms,bw=8gbit,jitter=300us")),
+        make_socket_channel(std::move(sockets[1]))};
+  }
   std::array<Fd, 2> sockets = make_sockets(kind);
   return {make_socket_channel(std::move(sockets[0])), make_socket_channel(std::move(sockets[1]))};
 }

@@ -17,10 +17,13 @@ struct Pair {
 };
 /// Kinds: loop, unix, tcp, tcp_tls, tcp_resumable, tcp_tls_resumable, shm, ucx_tcp (where UCX is),
 /// ucx_rc (with an RDMA device); with the suffix "_faulty" both ends send and deliver in odd
-/// pieces, with delays.
+/// pieces, with delays; unix_emulated, tcp_emulated: the client's end is on an emulated link;
+/// unix_uring, tcp_uring: the server receives by io_uring.
 Pair make_pair(const std::string& kind);
 /// The kinds over UCX that this build and this machine have.
 std::vector<std::string> ucx_kinds();
+/// That end of a connection on a link of its own, as in SLUICE_EMULATE.
+std::unique_ptr<ByteStream> make_emulated(Fd socket, const std::string& link);
 /// An end of a channel over that memory; `memory_fd` stays the caller's.
 std::unique_ptr<Channel> make_shm_end(int memory_fd, Fd socket, shm::Side side);
 /// Two connected sockets; `kind` is unix or tcp. TCP goes through listen, connect and accept.

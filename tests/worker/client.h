@@ -42,7 +42,10 @@ class WorkerClient : public ::testing::Test, private wire::RecordHandler {
     ledger_ = std::make_unique<server::LocalLedger>(limit_bytes);
     channel_ = std::move(pair.client);
     worker_ = std::make_unique<server::Worker>(driver_.table, std::move(pair.server), *ledger_);
-    thread_ = std::thread([this] { ended_ = worker_->run(); });
+    thread_ = std::thread([this] {
+      ended_ = worker_->run();
+      worker_->stop();  // as the end of the worker's process would close the channel
+    });
     wire::context_create args{};
     args.context = kContext;
     args.is_primary = 1;

@@ -30,7 +30,7 @@ class DataChannel : public ::testing::Test {
   wire::SharedMemoryAnswer offer(int memory, const wire::Frame& frame) {
     const JoiningThread client(
         [&] { EXPECT_TRUE(wire::write_frame_with(memory, client_.get(), frame)); });
-    channel_ = open_data_channel(std::move(worker_), true);
+    channel_ = open_data_channel(std::move(worker_), {.offers_shared_memory = true});
     if (!channel_) return {};
     const auto answer = wire::read_frame(client_.get(), far());
     const auto* found = answer ? std::get_if<wire::SharedMemoryAnswer>(&*answer) : nullptr;
@@ -89,7 +89,7 @@ TEST_F(DataChannel, AnythingElseEndsTheSession) {
 
 TEST_F(DataChannel, WithoutAnOfferNothingIsRead) {
   ASSERT_EQ(::send(client_.get(), "x", 1, 0), 1);
-  channel_ = open_data_channel(std::move(worker_), false);
+  channel_ = open_data_channel(std::move(worker_), {});
   ASSERT_TRUE(channel_);
   EXPECT_TRUE((*channel_)->wait(far()).value_or(false));
 }

@@ -1,9 +1,11 @@
-// The data connection of an encrypted session is replaced by whoever has the key, and by nobody
+// The data connections of an encrypted session are replaced by whoever has the key, and by nobody
 // else, whatever comes to the door.
+#include "protocol/session_secret.h"
 #include "protocol/stream_frames.h"
 #include "server/worker/resumption.h"
 #include "tests/tls/ends.h"
 #include "transport/resume/handover.h"
+#include "transport/stream/stream_io.h"
 
 #include <sys/socket.h>
 
@@ -28,36 +30,49 @@ struct Text final : transport::RecvSink {
 
 class EncryptedResumption : public ::testing::Test {
  protected:
-  EncryptedResumption() : resumption_(secret_) {
-    auto ends = test::open_ends(test::with_secret(tls::Role::kClient, secret_),
-                                test::with_secret(tls::Role::kServer, secret_));
-    client_ = std::make_unique<ResumableStream>(std::move(*ends.client), true);
-    channel_ = resumption_.open(std::move(*ends.server), true);
+  explicit EncryptedResumption(std::uint8_t lane_count = 0)
+      : lane_count_(lane_count), resumption_(SessionProof{7, secret_.key}) {
+    transport::Lanes servers;
+    for (std::uint8_t lane = 0; lane <= lane_count_; ++lane) {
+      auto ends = test::open_ends(test::with_secret(tls::Role::kClient, secret_of(lane)),
+                                  test::with_secret(tls::Role::kServer, secret_of(lane)));
+      clients_.push_back(std::make_unique<ResumableStream>(std::move(*ends.client), true));
+      servers.push_back(std::move(*ends.server));
+    }
+    auto records = std::move(servers.front());
+    servers.erase(servers.begin());
+    channel_ = resumption_.open(std::move(records), std::move(servers), true);
+  }
+  [[nodiscard]] tls::SessionSecret secret_of(std::uint8_t lane) const {
+    return test::secret_of(wire::secret_identity(7, lane, lane_count_), 0x42);
   }
   /// The other end of a connection that the worker was handed.
-  Fd offer(bool is_encrypted = true) {
+  Fd offer(bool is_encrypted = true, std::uint8_t lane = 0) {
     auto sockets = test::tcp_pair();
-    resumption_.take(std::move(sockets[1]), is_encrypted);
+    resumption_.take(std::move(sockets[1]), {.is_encrypted = is_encrypted, .lane = lane});
     return std::move(sockets[0]);
   }
-  static wire::Resume resume_of(std::uint64_t attempt) {
-    return {
-        .session_id = 7, .line = wire::Resume::Line::kData, .attempt = attempt, .is_encrypted = 1};
+  static wire::Resume resume_of(std::uint64_t attempt, std::uint8_t lane = 0) {
+    return {.session_id = 7,
+            .line = wire::Resume::Line::kData,
+            .attempt = attempt,
+            .lane = lane,
+            .is_encrypted = 1};
   }
   /// The key is proved, and the attempt named where nobody else can.
-  std::unique_ptr<ByteStream> prove(std::uint64_t attempt) {
-    auto stream =
-        test::Certificates::must(tls::linked_library().connect_session(offer(), secret_, far()));
-    EXPECT_TRUE(wire::write_frame_to(*stream, resume_of(attempt)));
+  std::unique_ptr<ByteStream> prove(std::uint64_t attempt, std::uint8_t lane = 0) {
+    auto stream = test::Certificates::must(
+        tls::linked_library().connect_session(offer(true, lane), secret_of(lane), far()));
+    EXPECT_TRUE(wire::write_frame_to(*stream, resume_of(attempt, lane)));
     return stream;
   }
-  void resume(std::uint64_t attempt) {
-    client_->suspend();
-    auto next = prove(attempt);
-    const Status done = transport::resume_from_client(*client_, next, far());
+  void resume(std::uint64_t attempt, std::uint8_t lane = 0) {
+    clients_[lane]->suspend();
+    auto next = prove(attempt, lane);
+    const Status done = transport::resume_from_client(*clients_[lane], next, far());
     ASSERT_TRUE(done) << done.error().message;
   }
-  void say(const std::string& text) { ASSERT_TRUE(test::send_text(*client_, text)); }
+  void say(const std::string& text) { ASSERT_TRUE(test::send_text(*clients_[0], text)); }
   std::string hear(std::size_t bytes) {
     Text text;
     while (text.received.size() < bytes) {
@@ -81,7 +96,8 @@ class EncryptedResumption : public ::testing::Test {
   }
 
   const tls::SessionSecret secret_ = test::secret_of("7", 0x42);
-  std::unique_ptr<ResumableStream> client_;
+  const std::uint8_t lane_count_;
+  std::vector<std::unique_ptr<ResumableStream>> clients_;
   std::unique_ptr<transport::Channel> channel_;
   Resumption resumption_;  // ends before the channel
 };
@@ -96,7 +112,7 @@ TEST_F(EncryptedResumption, TheSessionGoesOnOverAnotherConnection) {
 
 TEST_F(EncryptedResumption, AnAttemptThatSaysNothingMoreIsSupersededByTheNext) {
   say("before,");
-  client_->suspend();
+  clients_[0]->suspend();
   const auto silent = prove(1);
   resume(2);
   say("after");
@@ -193,7 +209,7 @@ TEST_F(EncryptedResumption, APlainConnectionTakesNoEncryptedOnesPlace) {
 TEST_F(EncryptedResumption, ATamperedAnswerCostsThatAttemptOnly) {
   // Broken: garbage on a new connection ends the session that it was to save.
   say("before,");
-  client_->suspend();
+  clients_[0]->suspend();
   Fd socket = offer();
   const int raw = socket.get();
   auto engine = test::Certificates::must(tls::Engine::session(tls::Role::kClient, raw, secret_));
@@ -206,6 +222,61 @@ TEST_F(EncryptedResumption, ATamperedAnswerCostsThatAttemptOnly) {
   resume(2);
   say("after");
   EXPECT_EQ(hear(12), "before,after");
+}
+
+class EncryptedLanes : public EncryptedResumption {
+ protected:
+  EncryptedLanes() : EncryptedResumption(2) {}
+  /// What comes next on a lane.
+  std::string hear_on(std::uint8_t lane, std::size_t bytes) {
+    std::string text(bytes, ' ');
+    const auto end = far();
+    const Status done = transport::receive_all(
+        *channel_->lanes()[lane - 1U], std::as_writable_bytes(std::span(text)), [&]() -> Status {
+          if (transport::Clock::now() < end) return {};
+          return fail(ErrorCode::kTimeout, "nothing arrived");
+        });
+    return done ? text : done.error().message;
+  }
+};
+
+TEST_F(EncryptedLanes, EachIsReplacedByWhoeverProvesToBeIt) {
+  // Broken: two lanes are cut, and the data of one copy ends up in another.
+  for (const std::uint8_t lane : std::initializer_list<std::uint8_t>{1, 2}) {
+    ASSERT_TRUE(test::send_text(*clients_[lane], "before,"));
+    clients_[lane]->suspend();
+  }
+  resume(1, 2);
+  resume(2, 1);
+  ASSERT_TRUE(test::send_text(*clients_[1], "one"));
+  ASSERT_TRUE(test::send_text(*clients_[2], "two"));
+  EXPECT_EQ(hear_on(1, 10), "before,one");
+  EXPECT_EQ(hear_on(2, 10), "before,two");
+  expect_in_use("and the records were never cut");
+}
+
+TEST_F(EncryptedLanes, OneThatSomebodyOnTheWayRenamedTakesNoPlace) {
+  // Broken: whoever can change the frames in the clear swaps the data of two copies.
+  EXPECT_FALSE(tls::linked_library().connect_session(offer(true, 2), secret_of(1), far()));
+  EXPECT_FALSE(tls::linked_library().connect_session(offer(true, 0), secret_of(1), far()));
+  auto wrong = test::Certificates::must(
+      tls::linked_library().connect_session(offer(true, 1), secret_of(1), far()));
+  ASSERT_TRUE(wire::write_frame_to(*wrong, resume_of(9, 2)));
+  EXPECT_FALSE(test::receive(*wrong)) << "the frame inside names another one";
+  EXPECT_TRUE(is_closed(offer(true, 3))) << "there is no such lane";
+  for (const std::uint8_t lane : std::initializer_list<std::uint8_t>{1, 2}) {
+    ASSERT_TRUE(test::send_text(*clients_[lane], "undisturbed"));
+    EXPECT_EQ(hear_on(lane, 11), "undisturbed");
+  }
+}
+
+TEST_F(EncryptedLanes, EachHasAttemptsOfItsOwn) {
+  resume(5, 0);
+  resume(4, 1);
+  ASSERT_TRUE(test::send_text(*clients_[1], "resumed"));
+  EXPECT_EQ(hear_on(1, 7), "resumed");
+  const auto late = prove(4, 1);
+  EXPECT_EQ(test::receive(*late).error().code, ErrorCode::kPeerClosed);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "tools/sluice/doctor/server_check.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/preflight.h"
+#include "tools/sluice/probe.h"
 #include "transport/ucx/library.h"
 
 #include <unistd.h>
@@ -56,6 +57,10 @@ void promise_keys(Findings& findings) {
 
 /// The transport that a session used; empty: there was none.
 std::string check_way(const Settings& settings, const ServerCheck& check, Findings& findings) {
+  if (const std::string wrong = wrong_link(settings); !wrong.empty()) {
+    findings.bad("transport", kExitUsage, wrong);
+    return "";
+  }
   if (settings.is_local) {
     check_transport(settings, findings);
     return "";

@@ -82,13 +82,15 @@ Result<LocalServer> LocalServer::start(const LocalOptions& options) {
           ? options.driver
           : (std::filesystem::path(options.bin_folder) / "../lib/softgpu/libcuda.so.1").string();
   const std::string listen = options.use_tcp ? "127.0.0.1:0" : "unix:" + name + "/sluiced.sock";
+  const std::string uring =
+      options.io_uring.empty() ? "" : "io_uring = \"" + options.io_uring + "\"\n";
   const std::string limit =
       options.memory_limit.empty() ? "" : "memory_limit = \"" + options.memory_limit + "\"\n";
   SLUICE_TRY(const std::string tls, make_certificates(name, options.use_tls));
   SLUICE_CHECK(write_private(name + "/sluiced.toml",
                              "[server]\ndriver = \"" + driver + "\"\nlisten = [\"" + listen +
-                                 "\"]\nstats_file = \"" + server.stats_file() + "\"\n" + tls +
-                                 "[[tenant]]\nname = \"" + kTenant + "\"\ntoken_file = \"" +
+                                 "\"]\nstats_file = \"" + server.stats_file() + "\"\n" + uring +
+                                 tls + "[[tenant]]\nname = \"" + kTenant + "\"\ntoken_file = \"" +
                                  server.token_file() + "\"\n" + limit));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return fail(system_error("creating a pipe", errno));

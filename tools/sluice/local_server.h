@@ -14,6 +14,7 @@ struct LocalOptions {
   std::string memory_limit;  ///< empty: the whole device
   bool use_tcp = false;
   bool use_tls = false;  ///< with use_tcp; it makes its certificates itself
+  std::string io_uring;  ///< as in [server]; empty: the default
   std::string driver;    ///< the libcuda.so.1 it serves; empty: the software GPU
 };
 

@@ -84,6 +84,10 @@ void add_transport(CLI::App& command, Settings& s) {
           "--transport", s.transport,
           "shm, unix, tcp or ucx; shm and unix need a server on this host (default: the best)")
       ->check(CLI::IsMember({"shm", "unix", "tcp", "ucx"}));
+  command
+      .add_option("--emulate", s.emulate,
+                  "as if the server were farther away, e.g. rtt=30ms,bw=1gbit,jitter=2ms")
+      ->type_name("LINK");
 }
 
 void add_run_options(CLI::App& run, Settings& s) {

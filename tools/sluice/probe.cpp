@@ -4,6 +4,7 @@
 #include "protocol/opcodes.h"
 #include "protocol/stream_frames.h"
 #include "protocol/wire.h"
+#include "transport/emulate/link.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -104,6 +105,16 @@ Result<Reached> probe(const Target& target) {
     out.clock = {static_cast<double>(welcome->wall_clock_us) - (asked_us + answered_us) / 2,
                  (answered_us - asked_us) / 2};
   return out;
+}
+
+std::string wrong_link(const Settings& settings) {
+  if (settings.emulate.empty()) return "";
+  if (const auto link = transport::emulate::parse_link(settings.emulate); !link)
+    return "--emulate: " + link.error().message;
+  if (settings.transport == "shm" || settings.transport == "ucx")
+    return "--emulate: shared memory and RDMA are no links that can be emulated; use --transport "
+           "unix or tcp";
+  return "";
 }
 
 std::string wrong_transport(const Settings& settings) {

@@ -42,6 +42,8 @@ struct Reached {
 /// Makes no session. Err: what is wrong with the server or what it refuses, and the fix.
 Result<Reached> probe(const Target& target);
 
+/// Why there can be no such link as was asked for (--emulate); empty: there can, or none was.
+std::string wrong_link(const Settings& settings);
 /// Why the transport that was asked for does not lead to the server; empty: it does.
 std::string wrong_transport(const Settings& settings);
 

@@ -125,6 +125,8 @@ int run(Settings settings) {
   auto completed = complete(std::move(settings));
   if (!completed) return refuse(kExitUsage, completed.error().message);
   settings = std::move(*completed);
+  if (const std::string wrong = wrong_link(settings); !wrong.empty())
+    return refuse(kExitUsage, wrong);
   const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
   const Preflight checked = preflight(settings.command[0]);
   if (checked.problem) return refuse(checked.problem->exit_code, checked.problem->message);
@@ -136,6 +138,7 @@ int run(Settings settings) {
                             .memory_limit = settings.memory,
                             .use_tcp = settings.transport == "tcp" || settings.transport == "ucx",
                             .use_tls = settings.tls.mode == "on",
+                            .io_uring = "",
                             .driver = ""});
     if (!started) return refuse(kExitServer, started.error().message);
     local.emplace(std::move(*started));

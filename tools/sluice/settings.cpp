@@ -40,6 +40,7 @@ Result<Settings> complete(Settings options) {
   }
   first(&options.transport, environment("SLUICE_TRANSPORT"),
         options.is_local ? file.transport : "");
+  first(&options.emulate, environment("SLUICE_EMULATE"), "");
   first(&options.log, environment("SLUICE_LOG"), file.log);
   for (std::string* name : {&options.token_file, &options.tls.ca_file,
                             &options.tls.certificate_file, &options.tls.key_file})
@@ -59,6 +60,7 @@ void export_to_environment(const Settings& settings) {
   put("SLUICE_TLS_CA", settings.tls.ca_file);
   put("SLUICE_TLS_CERT", settings.tls.certificate_file);
   put("SLUICE_TLS_KEY", settings.tls.key_file);
+  put("SLUICE_EMULATE", settings.emulate);
   put("SLUICE_LOG", settings.log);
 }
 

@@ -242,23 +242,21 @@ Status ResumableStream::resume(std::unique_ptr<ByteStream> next, std::uint64_t p
   return {};
 }
 
+bool ResumableStream::push_rest() {
+  std::unique_lock lock(send_mutex_);
+  if (is_closed_ || state_ != State::kOpen) return true;
+  const ByteStream* const used = inner_.get();
+  const auto is_level = push_kept();
+  if (is_level) return *is_level;
+  lock.unlock();
+  // Its end is also told to whoever uses the stream next.
+  static_cast<void>(judge(used, is_level.error()));
+  return true;
+}
+
 void ResumableStream::send_rest(const std::function<bool()>& stops) {
-  while (!is_closed_ && !stops()) {
-    std::shared_ptr<ByteStream> used;
-    {
-      std::unique_lock lock(send_mutex_);
-      if (state_ != State::kOpen) return;
-      used = inner_;
-      const auto is_level = push_kept();
-      if (is_level && *is_level) return;
-      if (!is_level) {
-        lock.unlock();
-        // Its end is also told to whoever uses the stream next.
-        static_cast<void>(judge(used.get(), is_level.error()));
-        return;
-      }
-    }
-    if (!used->wait(For::kSend, Clock::now() + kLookInterval)) return;
+  while (!stops() && !push_rest()) {
+    if (!inner(send_mutex_)->wait(For::kSend, Clock::now() + kLookInterval)) return;
   }
 }
 

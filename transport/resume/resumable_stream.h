@@ -53,6 +53,8 @@ class ResumableStream final : public ByteStream {
   /// After resume(): hands over again what the peer lacks (send_some() does so, too). Returns when
   /// that is done, the connection is lost again, or `stops`.
   void send_rest(const std::function<bool()>& stops);
+  /// The same as far as the connection takes it now. True: there is no more to hand over to it.
+  bool push_rest();
   /// Bytes that are kept for sending again.
   [[nodiscard]] std::size_t kept_bytes() const;
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace sluice::transport {
 
@@ -67,7 +68,10 @@ std::unique_ptr<ByteStream> make_socket_stream(Fd socket);
 /// poll(2) on the descriptor for the wait of a stream that has nothing else to look at.
 Result<bool> wait_on(int fd, ByteStream::For what, Deadline deadline);
 
-/// A channel over such a stream.
-std::unique_ptr<Channel> make_stream_channel(std::unique_ptr<ByteStream> stream);
+/// Connections for bulk data beside a channel, all to the same peer.
+using Lanes = std::vector<std::unique_ptr<ByteStream>>;
+
+/// A channel over such a stream; closing it closes the lanes.
+std::unique_ptr<Channel> make_stream_channel(std::unique_ptr<ByteStream> stream, Lanes lanes = {});
 
 }  // namespace sluice::transport

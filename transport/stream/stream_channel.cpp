@@ -3,6 +3,7 @@
 // them through it (measured: bench/transport_bench.cpp).
 #include "transport/batching_channel.h"
 #include "transport/stream/byte_stream.h"
+#include "transport/stream/stream_io.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,8 +19,8 @@ constexpr std::size_t kReceiveBufferBytes = 256 * 1024;
 /// own_send_ belongs to the sending side, receive_ to the receiving side.
 class StreamChannel final : public BatchingChannel {
  public:
-  explicit StreamChannel(std::unique_ptr<ByteStream> stream)
-      : stream_(std::move(stream)), receive_(kReceiveBufferBytes) {
+  StreamChannel(std::unique_ptr<ByteStream> stream, Lanes lanes)
+      : stream_(std::move(stream)), lanes_(std::move(lanes)), receive_(kReceiveBufferBytes) {
     gather_in(send_buffer());
   }
 
@@ -52,24 +53,25 @@ class StreamChannel final : public BatchingChannel {
                 .name = kind.name};
   }
 
+  [[nodiscard]] std::span<const std::unique_ptr<ByteStream>> lanes() override { return lanes_; }
+
   void close() noexcept override {
     is_closed_ = true;
     stream_->close();
+    for (const auto& lane : lanes_) lane->close();
   }
-  void abandon_in_child() noexcept override { stream_->abandon_in_child(); }
+  void abandon_in_child() noexcept override {
+    stream_->abandon_in_child();
+    for (const auto& lane : lanes_) lane->abandon_in_child();
+  }
 
  private:
   Status send_batch(std::span<const std::byte> bytes) override {
     if (is_closed_) return fail(ErrorCode::kPeerClosed, "sending: this channel is closed");
-    while (!bytes.empty()) {
-      SLUICE_TRY(const std::size_t sent, stream_->send_some(bytes));
-      bytes = bytes.subspan(sent);
-      if (sent > 0) continue;
-      SLUICE_TRY(const bool has_room,
-                 stream_->wait(ByteStream::For::kSend, Clock::now() + kBlockedInterval));
-      if (!has_room) while_blocked();
-    }
-    return {};
+    return transport::send_all(*stream_, bytes, [this] {
+      while_blocked();
+      return Status();
+    });
   }
 
   std::span<std::byte> next_batch(std::span<std::byte> /*sent*/) override { return send_buffer(); }
@@ -84,6 +86,7 @@ class StreamChannel final : public BatchingChannel {
   }
 
   std::unique_ptr<ByteStream> stream_;
+  Lanes lanes_;
   std::atomic<bool> is_closed_{false};
   std::vector<std::byte> own_send_;  ///< if the stream lends none
   std::vector<std::byte> receive_;
@@ -91,8 +94,8 @@ class StreamChannel final : public BatchingChannel {
 
 }  // namespace
 
-std::unique_ptr<Channel> make_stream_channel(std::unique_ptr<ByteStream> stream) {
-  return std::make_unique<StreamChannel>(std::move(stream));
+std::unique_ptr<Channel> make_stream_channel(std::unique_ptr<ByteStream> stream, Lanes lanes) {
+  return std::make_unique<StreamChannel>(std::move(stream), std::move(lanes));
 }
 
 std::unique_ptr<Channel> make_socket_channel(Fd socket) {

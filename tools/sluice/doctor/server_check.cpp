@@ -78,11 +78,12 @@ void tell_transports(const Settings& settings, const Reached& reached, const Mea
   }
   findings.set("transports", std::move(list));
   findings.set("transport", used);
-  if (settings.transport.empty() && reached.reach == transport::Reach::kLoopback)
+  const bool is_free = settings.transport.empty() && settings.emulate.empty();
+  if (is_free && reached.reach == transport::Reach::kLoopback)
     return findings.warn("transport", text + others,
                          "if the server runs on this host, use its unix:PATH: shared memory is "
                          "several times as fast as TCP");
-  if (used == "unix" && settings.transport.empty())
+  if (used == "unix" && is_free)
     return findings.warn(
         "transport", text + others,
         "shared memory would be several times as fast: the line above says what is "
@@ -178,6 +179,10 @@ std::string check_server(const Settings& settings, const ServerCheck& check, Fin
     check_transport(settings, findings);
     return "";
   }
+  if (!settings.emulate.empty())
+    findings.good("emulation", settings.emulate +
+                                   ": what is measured is that link, not the way "
+                                   "to the server");
   Progress progress;
   const Measured measured = measure(settings, check.library, progress);
   tell_versions(*reached, &measured, findings);
@@ -199,7 +204,8 @@ void check_transport(const Settings& settings, Findings& findings) {
   const bool is_unix = settings.is_local || settings.server.starts_with("unix:");
   const std::string& wish = settings.transport;
   if (wish.empty() && is_unix)
-    return findings.good("transport", "shm (the server is on this host)");
+    return findings.good("transport", settings.emulate.empty() ? "shm (the server is on this host)"
+                                                               : "unix (the link is emulated)");
   if (!wish.empty() && wish != "ucx") return findings.good("transport", wish + " (as chosen)");
   const auto ucx = transport::ucx::describe_host();
   if (ucx)

@@ -39,6 +39,8 @@ std::string why_not(const Case& c, const std::string& transport) {
   if (is_local && !c.is_unix())
     return "the server is addressed by TCP; on its own host unix:PATH leads there";
   if (!is_local && c.is_unix()) return "the server's address is a UNIX socket of this host";
+  if (!c.settings.emulate.empty() && (transport == "shm" || transport == "ucx"))
+    return "the link is emulated, which takes a socket";
   if (!c.settings.transport.empty())
     return c.settings.transport + " was chosen (--transport, SLUICE_TRANSPORT)";
   if (transport == "unix" || transport == "tcp") return c.used + " is faster";
@@ -49,6 +51,7 @@ std::string why_used(const Case& c) {
   if (!c.settings.transport.empty()) return "it was chosen (--transport, SLUICE_TRANSPORT)";
   if (c.used == "shm") return "the server is on this host";
   if (c.used == "ucx") return "both hosts have RDMA";
+  if (!c.settings.emulate.empty()) return "the link is emulated, which takes a socket";
   return c.is_unix() ? "shared memory is not possible" : "it is always there";
 }
 
