@@ -11,12 +11,11 @@
 namespace sluice::shim {
 namespace {
 
-constexpr std::size_t kUnitBytes = Slabs::kUnitBytes;
 constexpr std::size_t kKeptBytesMax = std::size_t{1} << 30;
 /// A driver's addresses have no room for more.
 constexpr std::size_t kAllocationBytesMax = std::size_t{1} << 47;
 
-/// About memory only: no work for the device, and no failure that the program is to hear of.
+/// About memory only: no work for the device.
 template <class Args>
 void post_quietly(Pipeline& pipeline, const Args& args) {
   static_cast<void>(pipeline.post({.opcode = Args::kOpcode,
@@ -112,7 +111,7 @@ CUresult DeviceMemory::allocate_new(const Context& context, std::size_t bytes, C
 }
 
 CUresult DeviceMemory::allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out) {
-  const std::size_t whole = (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+  const std::size_t whole = Slabs::in_units(bytes);
   if (const CUresult failed = ask_worker(whole, out)) return failed;
   const std::lock_guard lock(mutex_);
   arena_of(context).take_whole(*out, whole);
@@ -123,7 +122,6 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address, Order o
   uses_.fetch_add(1, std::memory_order_relaxed);
   bool is_kept = false;
   std::uint64_t busy_until = 0;
-  std::vector<CUdeviceptr> too_much;
   {
     const std::lock_guard lock(mutex_);
     Arena& arena = arena_of(context);
@@ -132,10 +130,9 @@ CUresult DeviceMemory::free(const Context& context, CUdeviceptr address, Order o
     is_kept = arena.free(address, busy_until, order);
     if (is_kept && arena.is_too_much()) {
       arena.complete(completed_.load());
-      too_much = arena.take_out_free();
+      give_back_free(arena);
     }
   }
-  give_back(too_much);
   if (!is_kept) {
     wire::cuMemFree_v2 args{};
     args.dptr = address;
@@ -211,7 +208,20 @@ void DeviceMemory::tell_spare(const Context& context) {
   post_quietly(pipeline_, args);
 }
 
-bool DeviceMemory::give_back(const std::vector<CUdeviceptr>& blocks) {
+/// With mutex_: whoever destroys a context makes it forget its arena first, so that no block of it
+/// is given back behind its end.
+bool DeviceMemory::give_back_free() {
+  const std::lock_guard lock(mutex_);
+  bool is_any = false;
+  for (auto& [context, arena] : arenas_) {
+    arena.complete(completed_.load());
+    is_any |= give_back_free(arena);
+  }
+  return is_any;
+}
+
+bool DeviceMemory::give_back_free(Arena& arena) {
+  const std::vector<CUdeviceptr> blocks = arena.take_out_free();
   for (const CUdeviceptr block : blocks) {
     wire::cuMemFree_v2 args{};
     args.dptr = block;
@@ -229,17 +239,7 @@ bool DeviceMemory::give_back_spare() {
   }
   for (const Context* context : contexts)
     if (await_frees(*context) != CUDA_SUCCESS) return false;
-  return give_back(take_out_free());
-}
-
-std::vector<CUdeviceptr> DeviceMemory::take_out_free() {
-  const std::lock_guard lock(mutex_);
-  std::vector<CUdeviceptr> blocks;
-  for (auto& [context, arena] : arenas_) {
-    arena.complete(completed_.load());
-    for (const CUdeviceptr block : arena.take_out_free()) blocks.push_back(block);
-  }
-  return blocks;
+  return give_back_free();
 }
 
 void DeviceMemory::on_recall() noexcept {
@@ -253,7 +253,7 @@ void DeviceMemory::on_quiet() noexcept {
   const bool is_in_use = std::exchange(uses_before_quiet_, uses) != uses;
   if (is_in_use && !is_recalled) return pipeline_.expect_quiet();
   pipeline_.poll();
-  give_back(take_out_free());
+  give_back_free();
   if (is_recalled) {
     const wire::memory_recalled args{};
     post_quietly(pipeline_, args);

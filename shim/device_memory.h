@@ -38,7 +38,7 @@ class DeviceMemory {
   CUresult allocate(const Context& context, std::size_t bytes, CUdeviceptr* out, Order order = {});
   /// What allocate() has given for that context.
   CUresult free(const Context& context, CUdeviceptr address, Order order = {});
-  /// The context is gone, and everything in it.
+  /// The context is about to be destroyed, and everything in it.
   void forget(const Context& context);
   /// Kept here although the program has freed it; `ordinal` is the server's number of the device.
   [[nodiscard]] std::size_t spare_bytes_of(std::uint32_t ordinal) const;
@@ -46,7 +46,7 @@ class DeviceMemory {
   /// True if that was anything: what was refused for want of memory may be possible now.
   bool give_back_spare();
   /// The same without waiting.
-  void trim() { give_back(take_out_free()); }
+  void trim() { give_back_free(); }
   /// Everything up to that record has completed, in all contexts.
   void completed(std::uint64_t seq) noexcept;
 
@@ -64,8 +64,8 @@ class DeviceMemory {
   CUresult await_frees(const Context& context);
   CUresult allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out);
   CUresult allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out);
-  bool give_back(const std::vector<CUdeviceptr>& blocks);
-  std::vector<CUdeviceptr> take_out_free();
+  bool give_back_free();
+  bool give_back_free(Arena& arena);
   [[nodiscard]] std::uint64_t busy_until() const;
   void ask_for_completion(std::uint64_t seq);
   void tell_spare(const Context& context);

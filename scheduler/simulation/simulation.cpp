@@ -16,10 +16,6 @@ Simulation::Simulation(std::string_view policy, Duration notice, DispatcherOptio
   if (policy != kNative) dispatcher_ = std::make_unique<Dispatcher>(make_policy(policy), options);
 }
 
-void Simulation::at(Time when, std::function<void()> what) {
-  events_.push({when, ++last_order_, std::move(what)});
-}
-
 void Simulation::add(TenantId tenant, const Share& share, const Load& load) {
   Program& program = programs_[tenant];
   program.load = load;
@@ -97,16 +93,6 @@ void Simulation::on_end(Ticket ticket) {
     program.bursts.emplace_back(program.burst_from, now_ - program.burst_from);
   }
   grant();
-}
-
-void Simulation::run(Time until) {
-  while (!events_.empty() && events_.top().when <= until) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.when;
-    event.what();
-  }
-  now_ = until;
 }
 
 double Simulation::use(TenantId tenant, Time from, Time to) const {

@@ -5,8 +5,8 @@
 
 #include "scheduler/device/cost_model.h"
 #include "scheduler/device/dispatcher.h"
+#include "scheduler/simulation/event_loop.h"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
@@ -31,20 +31,16 @@ struct Load {
   Duration period{0};
 };
 
-class Simulation {
+class Simulation : public EventLoop {
  public:
   explicit Simulation(std::string_view policy = "fair-share", Duration notice = 10us,
                       DispatcherOptions options = {});
 
   void add(TenantId tenant, const Share& share, const Load& load);
-  /// Something that happens then.
-  void at(Time when, std::function<void()> what);
-  void run(Time until);
 
   /// Of a policy.
   Dispatcher& dispatcher() { return *dispatcher_; }
   [[nodiscard]] bool is_native() const { return dispatcher_ == nullptr; }
-  [[nodiscard]] Time now() const { return now_; }
 
   // ---- what has happened
   /// Fraction of [from, to) in which the tenant's kernels ran.
@@ -84,23 +80,12 @@ class Simulation {
   std::unique_ptr<Dispatcher> dispatcher_;  ///< null: native
   CostModel model_;
   Duration notice_;
-  Time now_{};
   Time look_at_ = Time::max();
   std::map<TenantId, Program> programs_;
   std::map<Ticket, Command> commands_;
   Ticket last_ticket_ = 0;
   std::queue<Ticket> granted_;
   bool is_busy_ = false;
-  struct Event {
-    Time when;
-    std::uint64_t order;
-    std::function<void()> what;
-    bool operator<(const Event& other) const {
-      return when != other.when ? when > other.when : order > other.order;
-    }
-  };
-  std::priority_queue<Event> events_;
-  std::uint64_t last_order_ = 0;
 };
 
 }  // namespace sluice::scheduler::simulation

@@ -125,12 +125,9 @@ CUresult upload_from_lane(Call& call, const wire::copy_h2d_staged& args) {
   return why;
 }
 
-/// Gives the lane the data once the device has written it, and the pipeline the news before
-/// anything that implies it. The data first: the client waits for it when it comes to the news, and
-/// reads nothing else meanwhile.
-CUresult download_to_lane(Call& call, const wire::copy_d2h_staged& args) {
-  Worker& worker = call.worker();
-  const auto tell = [&worker, request = call.header(), args](CUresult done) {
+/// What tells the client that a piece is where it reads it, or why it is not; gives the result on.
+auto teller(Call& call, const wire::copy_d2h_staged& args) {
+  return [&worker = call.worker(), request = call.header(), args](CUresult done) {
     wire::host_data_staged push{};
     push.transfer = args.transfer;
     push.offset = args.offset;
@@ -138,9 +135,17 @@ CUresult download_to_lane(Call& call, const wire::copy_d2h_staged& args) {
     push.staging = args.staging;
     worker.count_staged(0, push.bytes);
     worker.outbox().push(push, request, done);
-    worker.outbox().flush();
+    worker.outbox().flush();  // the client copies this piece while the next comes
     return done;
   };
+}
+
+/// Gives the lane the data once the device has written it, and the pipeline the news before
+/// anything that implies it. The data first: the client waits for it when it comes to the news, and
+/// reads nothing else meanwhile.
+CUresult download_to_lane(Call& call, const wire::copy_d2h_staged& args) {
+  Worker& worker = call.worker();
+  const auto tell = teller(call, args);
   if (!worker.lanes().has(args.staging) || args.bytes > StagingPool::kBlockBytes) {
     worker.break_off({ErrorCode::kProtocol, "a copy names a lane or a size that cannot be"});
     return CUDA_ERROR_INVALID_VALUE;
@@ -250,29 +255,16 @@ CUresult handle(Call& call, const wire::copy_d2h& args, wire::copy_d2h::Reply&) 
 CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_staged::Reply&) {
   Worker& worker = call.worker();
   if (worker.lanes().exist()) return download_to_lane(call, args);
-  const auto answer = [&worker, request = call.header(), args](CUresult done) {
-    wire::host_data_staged push{};
-    push.transfer = args.transfer;
-    push.offset = args.offset;
-    push.bytes = done == CUDA_SUCCESS ? args.bytes : 0;
-    push.staging = args.staging;
-    worker.count_staged(0, push.bytes);
-    worker.outbox().push(push, request, done);
-    worker.outbox().flush();  // the client copies this piece while the next comes
-  };
-  const auto refuse = [&](CUresult why) {
-    answer(why);
-    return why;
-  };
+  const auto tell = teller(call, args);
   CUstream stream = nullptr;
-  if (const CUresult bad = native(call, args.stream, &stream)) return refuse(bad);
+  if (const CUresult bad = native(call, args.stream, &stream)) return tell(bad);
   std::byte* const target = worker.shared_staging().piece(args.staging, args.bytes);
   if (target == nullptr || args.bytes > StagingPool::kBlockBytes)
-    return refuse(CUDA_ERROR_INVALID_VALUE);
+    return tell(CUDA_ERROR_INVALID_VALUE);
   const CUcontext context = worker.current();
   const bool is_direct = worker.shared_staging().is_registered(context);
   std::byte* const into = is_direct ? target : take_staging(worker, args.bytes);
-  if (into == nullptr) return refuse(CUDA_ERROR_OUT_OF_MEMORY);
+  if (into == nullptr) return tell(CUDA_ERROR_OUT_OF_MEMORY);
   worker.begin_work(stream);
   const auto give_back = [&worker, context, is_direct, into, bytes = args.bytes] {
     if (!is_direct) worker.staging().give_back(context, into, bytes);
@@ -280,14 +272,14 @@ CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_st
   const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(into, args.src, args.bytes, stream);
   if (result != CUDA_SUCCESS) {
     give_back();
-    return refuse(result);
+    return tell(result);
   }
   worker.after_stream(
       stream, Completer::Kind::kData,
-      [answer, give_back, is_direct, into, target, bytes = args.bytes](CUresult done) {
+      [tell, give_back, is_direct, into, target, bytes = args.bytes](CUresult done) {
         if (!is_direct && done == CUDA_SUCCESS) std::memcpy(target, into, bytes);
         give_back();
-        answer(done);
+        tell(done);
       });
   return CUDA_SUCCESS;
 }

@@ -35,11 +35,11 @@ CUresult destroy_on_server(Context& context, bool is_reset) {
   args.is_primary = context.is_primary ? 1 : 0;
   args.is_reset = is_reset ? 1 : 0;
   wire::context_destroy::Reply reply{};
+  session().memory().forget(context);
   const CUresult result = call(args, reply);
   context.is_alive = false;
   context.wire_id = 0;  // it may stay current: what needs no context is not to name this one
   session().addresses().remove_context(context);
-  session().memory().forget(context);
   handles().remove_owned(context.serial, &drop_object);
   return is_sticky(result) ? CUDA_SUCCESS : result;
 }

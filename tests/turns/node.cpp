@@ -45,10 +45,6 @@ Node::Node(std::string_view policy, TurnOptions options)
              }) {}
 Node::~Node() = default;
 
-void Node::at(Time when, std::function<void()> what) {
-  events_.push({when, ++last_order_, std::move(what)});
-}
-
 void Node::tenant(TenantId tenant, const Share& share) {
   turns_.set_share(tenant, share, now_);
 }
@@ -121,16 +117,6 @@ void Node::serve() {
   if (next == Time::max() || (look_at_ > now_ && look_at_ <= next)) return;
   look_at_ = std::max(next, now_ + 1ns);
   at(look_at_, [this] { serve(); });
-}
-
-void Node::run(Time until) {
-  while (!events_.empty() && events_.top().when <= until) {
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.when;
-    event.what();
-  }
-  now_ = until;
 }
 
 double Node::use(SeatId seat, Time from, Time to) const {

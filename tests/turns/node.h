@@ -2,12 +2,11 @@
 // open, and ring where a worker does. Nothing depends on the machine's speed, so figures are exact.
 #pragma once
 
+#include "scheduler/simulation/event_loop.h"
 #include "server/turns/device_turns.h"
 
-#include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <string_view>
 #include <vector>
 
@@ -30,18 +29,15 @@ struct Program {
   Time from{}, until = Time::max();
 };
 
-class Node {
+class Node : public scheduler::simulation::EventLoop {
  public:
   explicit Node(std::string_view policy = "fair-share", TurnOptions options = {});
   ~Node();
 
   void tenant(TenantId tenant, const Share& share);
   void session(SeatId seat, TenantId tenant, const Program& program);
-  void at(Time when, std::function<void()> what);
-  void run(Time until);
 
   DeviceTurns& turns() { return turns_; }
-  [[nodiscard]] Time now() const { return now_; }
   /// Its worker is gone, from one moment to the next.
   void kill(SeatId seat);
 
@@ -70,20 +66,9 @@ class Node {
   void serve();
 
   DeviceTurns turns_;
-  Time now_{};
   Time look_at_ = Time::max();
   std::map<SeatId, std::unique_ptr<Session>> sessions_;
   bool has_overlapped_ = false;
-  struct Event {
-    Time when;
-    std::uint64_t order;
-    std::function<void()> what;
-    bool operator<(const Event& other) const {
-      return when != other.when ? when > other.when : order > other.order;
-    }
-  };
-  std::priority_queue<Event> events_;
-  std::uint64_t last_order_ = 0;
 };
 
 }  // namespace sluice::test
