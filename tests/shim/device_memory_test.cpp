@@ -66,6 +66,7 @@ TEST_F(DeviceMemory, MemoryThatTheDeviceMayStillUseIsGivenOutWhenItIsDone) {
   fence_is_done(server_->received(Opcode::memory_fence)[0]);
   other.join();
   EXPECT_EQ(p, next.load());
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(DeviceMemory, FreesOneAfterTheOtherShareAFence) {
@@ -140,6 +141,7 @@ TEST_F(DeviceMemory, WhatIsKeptGoesBackBeforeTheProgramIsRefused) {
   EXPECT_EQ(CUDA_SUCCESS, cuMemFree_v2(b));
   EXPECT_EQ(CUDA_SUCCESS, cuMemAlloc_v2(&p, 16 * kMiB));
   EXPECT_EQ(2u, server_->count(Opcode::cuMemFree_v2));
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(DeviceMemory, TheLastOfASliceIsUsedToTheEnd) {
@@ -156,6 +158,7 @@ TEST_F(DeviceMemory, TheLastOfASliceIsUsedToTheEnd) {
   EXPECT_EQ(1'000'448u, asked.back());
   EXPECT_EQ(CUDA_SUCCESS, cuMemFree_v2(p));
   EXPECT_TRUE(server_->wait_for(Opcode::cuMemFree_v2, 1)) << "less than a granule is not kept";
+  TearDown();  // the hook uses what lives here
 }
 
 TEST_F(DeviceMemory, WhatTheProgramDoesNotUseForAWhileGoesBack) {
