@@ -26,7 +26,11 @@ auto containing(const Map& map, typename Map::key_type address) {
 
 void* map_shared_address(std::size_t bytes) noexcept {
   // Far from where programs, libraries and the driver have their memory.
+#ifdef __SANITIZE_THREAD__
+  constexpr std::uintptr_t kFirst = 0x5500'0000'0000;  // it allows no program memory at the other
+#else
   constexpr std::uintptr_t kFirst = 0x4000'0000'0000;
+#endif
   constexpr std::size_t kSpacing = std::size_t{2} << 20;
   static constinit std::atomic<std::uintptr_t> next{kFirst};
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
