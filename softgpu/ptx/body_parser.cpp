@@ -220,7 +220,9 @@ class BodyParser : private ParserBase {
   }
 
   Operand operand() {
+    const Level level(*this);
     Operand out;
+    if (failed()) return out;
     const Token token = lexer_.peek();
     if (token.text == "[") return address();
     if (token.text == "{") return group(Operand::Kind::kVector, "{", "}");

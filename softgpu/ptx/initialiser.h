@@ -23,6 +23,8 @@ class InitialiserParser : protected ParserBase {
   static constexpr const char* kPartOfAddress = "a part of an address as initial value";
 
   void value(Variable* v, std::size_t* at) {
+    const Level level(*this);
+    if (failed()) return;
     if (accept("{")) {
       while (!failed() && !accept("}")) {
         value(v, at);

@@ -15,6 +15,21 @@ class ParserBase {
   ParserBase(std::string_view text, std::size_t begin, std::size_t end, int line)
       : lexer_(text, begin, end, line) {}
 
+  /// One level of what may lie in itself: our stack must not depend on the text.
+  class Level {
+   public:
+    explicit Level(ParserBase& parser) : parser_(parser) {
+      if (++parser_.levels_ > kLevelsMax) parser_.error("nested too deeply");
+    }
+    ~Level() { --parser_.levels_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    static constexpr int kLevelsMax = 32;  // compilers write three
+    ParserBase& parser_;
+  };
+
   [[nodiscard]] bool failed() const { return error_.has_value(); }
   void error_at(const Token& token, std::string message) {
     if (!error_) error_ = ParseError{ParseError::Kind::kSyntax, token.line, std::move(message)};
@@ -179,6 +194,7 @@ class ParserBase {
   Lexer lexer_;
   std::optional<ParseError> error_;
   std::size_t last_closing_ = 0;
+  int levels_ = 0;
 };
 
 }  // namespace sluice::softgpu::ptx

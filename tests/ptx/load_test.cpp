@@ -31,6 +31,22 @@ TEST(Load, NamesTheLineOfASyntaxError) {
   expect_invalid(kHeader + ".pragma \"nounroll\"", "\";\" is missing");
 }
 
+TEST(Load, NestingThatIsTooDeepIsASyntaxError) {
+  // Broken: the parser's stack overflows (found by the fuzzer).
+  const auto many = [](const std::string& text) {
+    std::string out;
+    for (int i = 0; i < 100'000; ++i) out += text;
+    return out;
+  };
+  for (const std::string open : {"!", "(", "%r1|", "[%r1,"})
+    expect_invalid(entry(".reg .b32 %r<4>; mov.b32 %r1, " + many(open) + "%r2;"),
+                   "nested too deeply");
+  expect_invalid(entry(".reg .b32 %r<4>; mov.b32 %r1, " + many("{") + "%r2" + many("}") + ";"),
+                 "nested too deeply");
+  expect_invalid(entry("", ".global .b32 g[2] = " + many("{") + "1" + many("}") + ";"),
+                 "nested too deeply");
+}
+
 TEST(Load, RefusesTextThatIsNoPtx) {
   for (const char* text : {"", "this is no device code", ".target sm_80\n",
                            "\x7f"
