@@ -33,7 +33,7 @@ std::optional<DeviceRange> Addresses::remove_device(CUdeviceptr base) {
   std::lock_guard lock(mutex_);
   const auto at = device_.find(base);
   if (at == device_.end()) return std::nullopt;
-  const DeviceRange range = at->second;
+  DeviceRange range = at->second;
   device_.erase(at);
   return range;
 }

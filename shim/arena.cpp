@@ -69,7 +69,7 @@ std::optional<CUdeviceptr> Arena::take(std::size_t bytes, Order order) {
 CUdeviceptr Arena::take_from(CUdeviceptr block, std::size_t bytes) {
   held_bytes_ += block_bytes(bytes);
   free_blocks_.emplace(block_bytes(bytes), block);
-  return *take(bytes);
+  return take(bytes).value_or(0);  // there is one: it has just come
 }
 
 void Arena::take_whole(CUdeviceptr block, std::size_t bytes) {
@@ -102,8 +102,9 @@ bool Arena::free(CUdeviceptr address, std::uint64_t busy_until, Order order) {
 }
 
 void Arena::forget_order(Waitings::iterator waiting) {
-  if (!waiting->order) return;
-  auto [at, end] = in_order_.equal_range({*waiting->order, waiting->was.form, waiting->was.bytes});
+  const Order& order = waiting->order;
+  if (!order) return;
+  auto [at, end] = in_order_.equal_range({*order, waiting->was.form, waiting->was.bytes});
   while (at != end && at->second != waiting) ++at;
   if (at != end) in_order_.erase(at);
 }

@@ -81,7 +81,7 @@ class Resumption {
   Status replace_data(std::size_t lane);
   Result<Stream> ask(wire::Resume::Line line, std::size_t lane = 0);
   Result<Stream> ask_encrypted_data(std::size_t lane);
-  Result<Stream> open_life_line(Fd socket, transport::Deadline deadline) const;
+  [[nodiscard]] Result<Stream> open_life_line(Fd socket, transport::Deadline deadline) const;
   [[nodiscard]] wire::Resume next_resume(wire::Resume::Line line, std::size_t lane);
   void fail_with(Error why);
 

@@ -48,8 +48,9 @@ void Broker::begin_observing(const std::shared_ptr<Client>& client, const config
 }
 
 void Broker::on_slice_query(const std::shared_ptr<Client>& client, const wire::SliceQuery& query) {
-  if (client->observer->waiting) return close_client(client);  // it must wait for the answer
-  client->observer->waiting = query;
+  std::optional<Observer>& observer = client->observer;
+  if (!observer || observer->waiting) return close_client(client);  // it must wait for the answer
+  observer->waiting = query;
   const bool is_known = inventory_.driver_version != 0;
   const bool has_just_failed = !inventory_problem_.empty() &&
                                Clock::now() - inventory_started_ < options_.times.inventory_retry;
@@ -59,16 +60,17 @@ void Broker::on_slice_query(const std::shared_ptr<Client>& client, const wire::S
 
 void Broker::answer_waiting_observers() {
   const auto clients = clients_;  // a copy: one that does not read is closed
-  for (const auto& [fd, client] : clients)
-    if (client->observer && client->observer->waiting) answer_observer(client);
+  for (const auto& [fd, client] : clients) answer_observer(client);
 }
 
 void Broker::answer_observer(const std::shared_ptr<Client>& client) {
-  const wire::SliceQuery query = *client->observer->waiting;
-  client->observer->waiting.reset();
-  const config::Tenant* tenant = tenants_.find(client->observer->tenant);
+  std::optional<Observer>& observer = client->observer;
+  if (!observer || !observer->waiting) return;
+  const wire::SliceQuery query = *observer->waiting;
+  observer->waiting.reset();
+  const config::Tenant* tenant = tenants_.find(observer->tenant);
   // A tenant that was removed has no slice.
-  if (tenant == nullptr || !send(*client, slice_of(*tenant, *client->observer, query)))
+  if (tenant == nullptr || !send(*client, slice_of(*tenant, *observer, query)))
     close_client(client);
 }
 

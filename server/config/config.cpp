@@ -57,12 +57,12 @@ Status read_control(const toml::table& table, const std::string& path, Control* 
 Status read_metrics(const toml::table& table, const std::string& path, Metrics* out) {
   Section s(table, "[metrics]", path);
   if (const toml::node* listen = s.get("listen"); listen != nullptr) {
-    const auto text = listen->value_exact<std::string>();
-    const auto colon = text ? text->rfind(':') : std::string::npos;
-    if (colon == std::string::npos || colon == 0 || colon + 1 == text->size() ||
-        text->find_first_not_of("0123456789", colon + 1) != std::string::npos)
+    const std::string text = listen->value_exact<std::string>().value_or("");
+    const auto colon = text.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == text.size() ||
+        text.find_first_not_of("0123456789", colon + 1) != std::string::npos)
       return s.wrong(*listen, "listen", "\"HOST:PORT\", for example \"127.0.0.1:9400\"");
-    out->listen = *text;
+    out->listen = text;
   }
   return s.finish();
 }

@@ -92,11 +92,12 @@ Result<bool> Candidates::advance(Candidate& one) {
     SLUICE_TRY(one.is_known, one.engine->handshake());
     if (!one.is_known) return false;
   }
-  return one.received ? receive_frame(one) : true;
+  return receive_frame(one);
 }
 
-/// Takes no byte behind the frame.
+/// Takes no byte behind the frame. True at once if there is none to come.
 Result<bool> Candidates::receive_frame(Candidate& one) {
+  if (!one.received) return true;
   std::vector<std::byte>& received = *one.received;
   std::size_t total = wire::kFramePrefixBytes;
   for (;;) {

@@ -49,9 +49,9 @@ void Resumption::take(Fd socket, const link::ResumeData& of) {
 /// counts for nothing.
 void Resumption::take_proved(Candidates::Proved proved) {
   const auto* resume = proved.frame ? std::get_if<wire::Resume>(&*proved.frame) : nullptr;
-  const bool is_for_this = resume != nullptr && resume->line == wire::Resume::Line::kData &&
-                           resume->session_id == proof_->session_id &&
-                           resume->lane == proved.attach.lane;
+  const bool is_for_this =
+      resume != nullptr && proof_ && resume->line == wire::Resume::Line::kData &&
+      resume->session_id == proof_->session_id && resume->lane == proved.attach.lane;
   if (!is_for_this)
     return SLUICE_LOG_WARN("session", "a connection that does not say what it resumes is closed");
   Line& line = *lines_[proved.attach.lane];

@@ -150,7 +150,7 @@ class UringStream final : public ByteStream {
     // A request that the kernel does not know or does not allow is refused at once.
     is_armed_ = true;
     take_completions();
-    if (is_refusal_) return fail(*end_);
+    if (is_refusal_ && end_) return fail(*end_);
     socket_ = make_socket_stream(std::move(socket));
     return {};
   }
@@ -251,6 +251,7 @@ std::unique_ptr<ByteStream> make_uring_or_socket_stream(Fd socket, Receivers rec
   if (made) return std::move(*made);
   SLUICE_LOG_WARN("session", "io_uring is not to be had, the socket is used without it: {}",
                   made.error().message);
+  // NOLINTNEXTLINE(bugprone-use-after-move): an error has left it alone
   return make_socket_stream(std::move(socket));
 }
 

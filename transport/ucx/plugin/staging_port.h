@@ -47,7 +47,7 @@ class StagingPort final : public RemoteStaging {
   };
   StagingPort(Wire& wire, ucp_ep_h endpoint, std::unique_ptr<RegisteredMemory> memory)
       : wire_(wire), endpoint_(endpoint), memory_(std::move(memory)) {}
-  Status check(std::uint64_t offset, std::size_t bytes) const;
+  [[nodiscard]] Status check(std::uint64_t offset, std::size_t bytes) const;
   Result<Ticket> put(std::uint64_t offset, std::size_t bytes);
   Result<Ticket> get(std::uint64_t offset, std::size_t bytes);
   /// For ucp_ep_flush_nbx() and ucp_get_nbx(), whose end is the operation's.
