@@ -226,10 +226,8 @@ int attribute_of(const Kernel& kernel, CUfunction_attribute attribute, bool* is_
       return info.target_sm;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       return kernel.max_dynamic_shared_bytes;
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: {
-      const auto found = kernel.set_attributes.find(attribute);
-      return found != kernel.set_attributes.end() ? found->second : -1;
-    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return kernel.shared_carveout;
     default:
       break;
   }
@@ -261,7 +259,7 @@ CUresult set_attribute(const void* handle, CUfunction_attribute attribute, int v
   if (attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
     return CUDA_ERROR_INVALID_VALUE;
   if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
-  kernel->set_attributes[attribute] = value;
+  kernel->shared_carveout = value;
   return CUDA_SUCCESS;
 }
 

@@ -78,6 +78,7 @@ CUresult load(const Image& image, Device* device, void* owner, const JitLogs& lo
 }
 
 CUresult kernel_of(const std::shared_ptr<LoadedModule>& module, const char* name, CUfunction* out) {
+  const std::lock_guard lock(module->mutex);
   const auto known = module->functions.find(name);
   if (known != module->functions.end()) {
     *out = known->second;
@@ -108,8 +109,12 @@ CUresult global_of(const LoadedModule& module, const char* name, CUdeviceptr* at
 }
 
 void forget_kernels(LoadedModule& module) {
-  for (const auto& [name, handle] : module.functions) state().kernels.remove(handle);
-  module.functions.clear();  // the kernels hold the module: without this it would never die
+  std::map<std::string, CUfunction> functions;
+  {
+    const std::lock_guard lock(module.mutex);
+    functions.swap(module.functions);  // the kernels hold the module: it would never die
+  }
+  for (const auto& [name, handle] : functions) state().kernels.remove(handle);
 }
 
 CUresult read_file(const char* path, std::string* out) {

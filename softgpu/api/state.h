@@ -86,8 +86,8 @@ struct LoadedModule;
 struct Kernel {
   std::shared_ptr<LoadedModule> module;
   std::size_t index = 0;
-  int max_dynamic_shared_bytes = 48 * 1024;
-  std::map<int, int> set_attributes;
+  std::atomic<int> max_dynamic_shared_bytes{48 * 1024};
+  std::atomic<int> shared_carveout{-1};  ///< as it was set
   [[nodiscard]] const KernelInfo& info() const;
 };
 
@@ -102,8 +102,8 @@ struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
     std::size_t bytes;
   };
   std::map<std::string, Address> globals;
-  std::map<std::string, CUfunction>
-      functions;  ///< handles given out; the objects live in the registry
+  std::mutex mutex;                             ///< guards functions
+  std::map<std::string, CUfunction> functions;  ///< handles given out; the registry has the objects
 };
 inline const KernelInfo& Kernel::info() const {
   return module->program->kernels()[index];

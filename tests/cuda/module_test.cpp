@@ -1,6 +1,11 @@
 // Modules: loading, finding, unloading, and errors that belong to the call.
 #include "tests/cuda/fixture.h"
 
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
 namespace sluice::test {
 
 class ModuleTest : public KernelTest {};
@@ -32,6 +37,27 @@ TEST_F(ModuleTest, EveryLoadHasItsOwnGlobals) {
   EXPECT_EQ(8u, read_word(a));
   EXPECT_EQ(7u, read_word(b));
   EXPECT_OK(cuModuleUnload(second));
+}
+
+TEST_F(ModuleTest, ThreadsThatAskForOneFunctionAtOnceGetTheSame) {
+  // Broken: the list of what was given out is written by two threads at once.
+  for (int round = 0; round < 20; ++round) {
+    CUmodule fresh = nullptr;
+    ASSERT_OK(cuModuleLoadData(&fresh, kPtx));
+    std::atomic<int> ready{0};
+    std::array<CUfunction, 4> found{};
+    std::vector<std::thread> threads;
+    for (CUfunction& mine : found)
+      threads.emplace_back([&] {
+        EXPECT_OK(cuCtxSetCurrent(context_));
+        ++ready;
+        while (ready < 4) std::this_thread::yield();
+        EXPECT_OK(cuModuleGetFunction(&mine, fresh, "add_one"));
+      });
+    for (auto& thread : threads) thread.join();
+    for (CUfunction each : found) EXPECT_EQ(found[0], each);
+    EXPECT_OK(cuModuleUnload(fresh));
+  }
 }
 
 TEST_F(ModuleTest, UnknownNamesAreNotFound) {
