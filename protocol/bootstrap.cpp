@@ -51,6 +51,7 @@ void fields_of(Visitor& field, T& m) requires std::is_same_v<std::remove_const_t
   field(8, m.host);
   field(9, m.program);
   field(10, m.visible_devices);
+  field(11, m.limits);
 }
 
 template <class Visitor, class T>

@@ -72,6 +72,9 @@ inline constexpr std::uint64_t kFeatureResumeEncrypted = 256;
 /// SliceQuery. An older server closes it, as for any other check.
 inline constexpr std::uint64_t kFeatureSliceStatus = 512;
 
+/// The server lowers a session's slice as Hello says.
+inline constexpr std::uint64_t kFeatureLimits = 1024;
+
 struct Hello {
   std::uint32_t protocol_version = 0;
   std::uint64_t opcode_table_hash = 0;
@@ -82,6 +85,9 @@ struct Hello {
   std::int32_t pid = 0;
   std::string host, program;
   std::string visible_devices;  ///< CUDA_VISIBLE_DEVICES as the client saw it; applied by the shim
+  /// Lines NAME=VALUE of the client's environment that lower its slice; the server reads them
+  /// (server/broker/client_limits.h).
+  std::string limits;
 
   bool operator==(const Hello&) const = default;
 };

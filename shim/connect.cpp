@@ -1,5 +1,6 @@
 #include "shim/connect.h"
 
+#include "common/log.h"
 #include "protocol/stream_frames.h"
 #include "shim/data_channel.h"
 #include "shim/expect_frame.h"
@@ -29,6 +30,10 @@ Result<Connection> handshake(const transport::Address& address, wire::Hello hell
   hello.tenant = transport::tls::tenant_to_say(hello.tenant, tls, is_encrypted);
   SLUICE_CHECK(wire::write_frame_to(*connection.life_line, hello));
   SLUICE_TRY(connection.welcome, expect_frame<wire::Welcome>(*connection.life_line));
+  if (!hello.limits.empty() && (connection.welcome.feature_bits & wire::kFeatureLimits) == 0)
+    SLUICE_LOG_WARN("shim",
+                    "the server is older than this client and lowers no limits for it: the program "
+                    "has all of its tenant's slice");
   if (address.kind == transport::Address::Kind::kTcp) {
     SLUICE_TRY(const ResumeAfter after,
                parse_resume(std::getenv("SLUICE_RESUME"), connection.welcome, is_encrypted));

@@ -89,6 +89,28 @@ struct Changed {
   warning @3 :Text;
 }
 
+enum Period { all @0; month @1; day @2; hour @3; }
+
+struct UsageQuery {
+  fromHour @0 :Int64;   # hours since 1970, UTC
+  toHour @1 :Int64;     # not included
+  tenant @2 :Text;      # empty: all
+  byTenant @3 :Bool;
+  byGpu @4 :Bool;
+  period @5 :Period;
+}
+
+struct UsageGroup {
+  # What was not asked for is empty.
+  period @0 :Text;
+  tenant @1 :Text;
+  gpu @2 :Text;
+  gpuS @3 :Float64;
+  reservedGpuS @4 :Float64;
+  memoryByteS @5 :Float64;
+  reservedMemoryByteS @6 :Float64;
+}
+
 interface Control {
   server @0 () -> (server :Server);
   sessions @1 () -> (sessions :List(Session));
@@ -100,4 +122,5 @@ interface Control {
   killSession @7 (id :UInt64) -> (problem :Problem, count :UInt32);
   killTenant @8 (tenant :Text) -> (problem :Problem, count :UInt32);
   reload @9 () -> (problem :Problem, summary :Text);
+  usage @10 (query :UsageQuery) -> (problem :Problem, groups :List(UsageGroup));
 }

@@ -47,7 +47,7 @@ control::ServerInfo Broker::server() const {
   out.driver = options_.config.driver;
   out.addresses = addresses();
   out.config_file = options_.config_file;
-  out.state_file = tenants_.state_file();
+  out.state_file = state_->path();
   out.uptime_ms = ms_since(started_);
   out.sessions = static_cast<std::uint32_t>(sessions_.size());
   out.max_sessions = options_.config.max_sessions;
@@ -106,7 +106,7 @@ control::TenantInfo Broker::info_of(const config::Tenant& tenant) const {
   out.share = tenant.share;
   const turns::TenantTime time = turns_->time_of(tenant.name);
   const auto us = [](turns::Duration t) { return static_cast<std::uint64_t>(t.count() / 1000); };
-  out.served_us = us(time.served);
+  out.served_us = us(time.total_served());
   std::transform(time.held.begin(), time.held.end(), out.held_us.begin(), us);
   return out;
 }
@@ -120,7 +120,7 @@ std::vector<control::TenantInfo> Broker::tenants() const {
 control::Changed Broker::changed(const std::string& tenant) const {
   control::Changed out;
   if (const config::Tenant* found = tenants_.find(tenant)) out.tenant = info_of(*found);
-  if (tenants_.state_file().empty())
+  if (state_->path().empty())
     out.warning = "this lasts until the server stops: it has no state_dir in [server]";
   return out;
 }

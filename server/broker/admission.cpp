@@ -104,6 +104,8 @@ void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& 
                   format("the server has {} sessions, which is its limit; try later or raise "
                          "max_sessions in [server]",
                          sessions_.size()));
+  if (const auto limits = parse_client_limits(hello.limits); !limits)
+    return refuse(client, Code::kServer, limits.error().message);
   if ((hello.feature_bits & wire::kFeatureCheckOnly) != 0) {
     send(*client, welcome_of(hello));
     return close_client(client);
@@ -117,7 +119,7 @@ wire::Welcome Broker::welcome_of(const wire::Hello& hello) const {
   welcome.feature_bits = wire::kFeatureHeartbeat | wire::kFeatureEnding | wire::kFeatureCheckOnly |
                          wire::kFeatureSharedMemory | wire::kFeatureLanes | wire::kFeatureTls |
                          wire::kFeatureResume | wire::kFeatureResumeEncrypted |
-                         wire::kFeatureSliceStatus;
+                         wire::kFeatureSliceStatus | wire::kFeatureLimits;
   if (may_use_ucx(options_.config)) welcome.feature_bits |= wire::kFeatureUcx;
   welcome.driver_version = hello.cuda_version;
   welcome.node = options_.config.node.empty() ? host_name() : options_.config.node;

@@ -83,7 +83,7 @@ int Broker::run_timers() {
 Status Broker::open() {
   SLUICE_CHECK(
       config::fill_random({reinterpret_cast<std::uint8_t*>(&instance_), sizeof instance_}));
-  SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, options_.config.state_dir));
+  SLUICE_CHECK(open_state());
   SLUICE_TRY(tls_, tls_context_of(options_.config));
   SLUICE_CHECK(start_turns());
   for (const transport::Address& wanted : options_.config.listen) {
@@ -98,6 +98,7 @@ Status Broker::open() {
   prestart();
   if (options_.takes_inventory) take_inventory();
   watch_sessions();
+  keep_writing_usage();
   return {};
 }
 
@@ -171,6 +172,7 @@ Status Broker::run() {
     dropped.swap(mail_);
   }
   for (const auto& [id, session] : sessions_) report(*session);  // of these the last is unknown
+  write_usage();
   return {};
 }
 

@@ -7,19 +7,23 @@
 // session.cpp: workers and the life of a session; life_line.cpp: heartbeats, silence, endings;
 // encryption.cpp: TLS; resumption.cpp: connections that take the place of others;
 // administration.cpp: what sluicectl asks; shares.cpp: the devices' time; inventory.cpp: which
-// devices there are; observers.cpp: clients that only look at their slice.
+// devices there are; observers.cpp: clients that only look at their slice; metering.cpp: who used
+// how much.
 #pragma once
 
 #include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
 #include "server/broker/ledger.h"
+#include "server/broker/meter.h"
 #include "server/broker/tenants.h"
 #include "server/broker/usage.h"
 #include "server/broker/worker_process.h"
 #include "server/config/config.h"
 #include "server/control/types.h"
 #include "server/link.h"
+#include "server/store/state.h"
+#include "server/store/usage_log.h"
 #include "server/turns/turn_server.h"
 #include "transport/stream/byte_stream.h"
 #include "transport/tls/context.h"
@@ -30,6 +34,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +52,8 @@ struct BrokerTimes {
   std::chrono::milliseconds watch{1'000};  ///< between looks at idle, old and silent sessions
   /// Until a driver that could not be loaded is tried again for its devices.
   std::chrono::milliseconds inventory_retry{30'000};
+  /// Until what was metered is given away to be written; a killed server loses that.
+  std::chrono::milliseconds usage_write = store::UsageLog::kWriteInterval;
 };
 
 struct BrokerOptions {
@@ -69,7 +76,8 @@ class Broker final : public control::Administration {
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
 
-  /// Opens the state file and the listening sockets. Err(kExhausted): an address is in use.
+  /// Opens the state file and the listening sockets. Err(kExhausted): an address or the state_dir
+  /// is in use.
   Status open();
   /// As clients would write them, with the port that was picked for port 0.
   [[nodiscard]] std::vector<std::string> addresses() const;
@@ -93,6 +101,8 @@ class Broker final : public control::Administration {
   Result<std::uint32_t> kill_session(std::uint64_t id) override;
   Result<std::uint32_t> kill_tenant(const std::string& tenant) override;
   Result<std::string> reload() override;
+  std::vector<control::MeteredUse> metered() override;
+  std::shared_ptr<store::UsageLog> usage_log() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -153,6 +163,11 @@ class Broker final : public control::Administration {
                                                              const wire::SliceQuery& query) const;
   [[nodiscard]] wire::SliceSession slice_session(const Session& session) const;
   void note_usage();
+  Status open_state();
+  void meter_tenant(const std::string& name);
+  void meter_time();
+  void write_usage();
+  void keep_writing_usage();
   /// Of its sessions, those that are over included.
   [[nodiscard]] Usage::Totals busy_of_tenant(const std::string& tenant) const;
 
@@ -223,8 +238,11 @@ class Broker final : public control::Administration {
   static constexpr std::size_t kReadBytes = 64 * 1024;
 
   BrokerOptions options_;
-  transport::tls::Context tls_;  ///< null: this server has no certificate
+  transport::tls::Context tls_;        ///< null: this server has no certificate
+  std::optional<store::State> state_;  ///< once open
   TenantTable tenants_;
+  Meter meter_;
+  std::shared_ptr<store::UsageLog> usage_log_;
   struct Denials {
     std::uint64_t count = 0;
     Clock::time_point logged{};

@@ -69,6 +69,7 @@ void Broker::watch_sessions() {
   const auto sessions = sessions_;  // a copy: ending one may remove it
   for (const auto& [id, session] : sessions) watch_session(session);
   note_usage();
+  meter_time();
   at(Clock::now() + options_.times.watch, [this] { watch_sessions(); });
 }
 

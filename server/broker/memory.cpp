@@ -8,6 +8,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ using namespace std::chrono_literals;
 /// A client answers at once while it talks to its worker, and gives back by itself when it has not
 /// for 100 ms.
 constexpr auto kRecallTime = 150ms;
+
+std::uint64_t rest(std::uint64_t limit, std::uint64_t used) {
+  return used < limit ? limit - used : 0;
+}
+
 }  // namespace
 
 void Broker::send_answer(Session& session, std::uint32_t device, bool is_granted) {
@@ -25,8 +31,14 @@ void Broker::send_answer(Session& session, std::uint32_t device, bool is_granted
   const std::uint64_t used_bytes =
       ledger_.used_bytes(tenant, device) -
       (ledger_.spare_bytes(tenant, device) - ledger_.spare_bytes(session.id, device));
+  const std::uint64_t limit = limit_of(session, device);
+  const std::uint64_t own = session.limits.lowered(limit, device);
   const auto sent = link::send_message(
-      session.worker.link.get(), link::Answer{is_granted, used_bytes, limit_of(session, device)});
+      session.worker.link.get(),
+      link::Answer{is_granted,
+                   own - std::min(rest(limit, used_bytes),
+                                  rest(own, ledger_.held_bytes(session.id, device))),
+                   own});
   // A worker that asks and does not read must not hold up the others.
   if (sent) return;
   SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session.id,
@@ -53,25 +65,35 @@ void Broker::deny(Session& session, const link::Charge& asked) {
           format("{}session {} ({}:{} {}) {}", holders.empty() ? "" : ", ", id, other->hello.host,
                  other->hello.pid, other->hello.program, config::size_text(held));
   }
+  const std::uint64_t own = session.limits.lowered(limit_of(session, asked.device), asked.device);
   if (others > kHoldersMax) holders += format(" and {} more", others - kHoldersMax);
-  SLUICE_LOG_WARN("quota",
-                  "session={} tenant={} device={}: {} more are refused: {} of {} are in use{}{}. "
-                  "End a session (sluicectl kill) or raise the limit (sluicectl tenant set {} "
-                  "--memory); {} refusals so far",
-                  session.id, session.tenant.name, asked.device, config::size_text(asked.bytes),
-                  config::size_text(ledger_.used_bytes(session.tenant.name, asked.device)),
-                  config::size_text(limit_of(session, asked.device)), holders.empty() ? "" : ": ",
-                  holders, session.tenant.name, denials.count);
+  SLUICE_LOG_WARN(
+      "quota",
+      "session={} tenant={} device={}: {} more are refused: {} of {} are in use{}{}{}. "
+      "End a session (sluicectl kill) or raise the limit (sluicectl tenant set {} "
+      "--memory); {} refusals so far",
+      session.id, session.tenant.name, asked.device, config::size_text(asked.bytes),
+      config::size_text(ledger_.used_bytes(session.tenant.name, asked.device)),
+      config::size_text(limit_of(session, asked.device)), holders.empty() ? "" : ": ", holders,
+      own < limit_of(session, asked.device)
+          ? format("; the program itself asked for no more than {}", config::size_text(own))
+          : "",
+      session.tenant.name, denials.count);
 }
 
 bool Broker::charge(Session& session, const link::Charge& charge) {
-  return ledger_.charge(session.id, session.tenant.name, charge.device, charge.bytes,
-                        limit_of(session, charge.device));
+  const std::uint64_t own = session.limits.lowered(limit_of(session, charge.device), charge.device);
+  if (charge.bytes > rest(own, ledger_.held_bytes(session.id, charge.device))) return false;
+  const bool is_granted = ledger_.charge(session.id, session.tenant.name, charge.device,
+                                         charge.bytes, limit_of(session, charge.device));
+  if (is_granted) meter_tenant(session.tenant.name);
+  return is_granted;
 }
 
 void Broker::on_memory(const std::shared_ptr<Session>& session, const link::Message& message) {
   if (const auto* refund = std::get_if<link::Refund>(&message)) {
     ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
+    meter_tenant(session->tenant.name);
     retry_memory(session->tenant.name);
   } else if (const auto* spare = std::get_if<link::Spare>(&message)) {
     ledger_.note_spare(session->id, session->tenant.name, spare->device, spare->bytes);

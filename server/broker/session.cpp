@@ -47,6 +47,7 @@ void Broker::start_session(const std::shared_ptr<Client>& client, const config::
   session->tenant = tenant;
   session->hello = hello;
   session->hello.token.clear();  // checked; nothing keeps it
+  session->limits = parse_client_limits(hello.limits).value_or(ClientLimits{});  // checked, too
   session->started = session->last_call = session->last_report = Clock::now();
   session->life_line = client;
   session->from = client->from;
@@ -150,7 +151,7 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
   for (wire::DeviceRecord& device : ready.devices) {
     session->device_bytes.push_back(device.total_bytes);
     const auto index = static_cast<std::uint32_t>(session->device_bytes.size() - 1);
-    device.total_bytes = limit_of(*session, index);
+    device.total_bytes = session->limits.lowered(limit_of(*session, index), index);
   }
   wire::Welcome welcome = welcome_of(session->hello);
   welcome.session_id = session->id;
@@ -162,6 +163,7 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
   turns_->set_device_count(session->id, session->device_bytes.size());
   session->usage.note(Clock::now(), {});
   usage_[session->tenant.name].usage.note(Clock::now(), busy_of_tenant(session->tenant.name));
+  meter_tenant(session->tenant.name);
   session->last_report = Clock::now();
   SLUICE_LOG_INFO("session",
                   "session opened session={} tenant={} client={}:{} program={} worker={} "
@@ -219,6 +221,7 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
     add_to(usage_[session->tenant.name].before, used);
   turns_->detach(session->id);
   sessions_.erase(session->id);
+  meter_tenant(session->tenant.name);
   if (status != 0 && !session->is_ending) {
     const std::string how = WIFSIGNALED(status) ? format("died of signal {}", WTERMSIG(status))
                                                 : format("failed ({})", WEXITSTATUS(status));

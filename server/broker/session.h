@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/broker/broker.h"
+#include "server/broker/client_limits.h"
 #include "server/broker/usage.h"
 #include "transport/tls/engine.h"
 
@@ -36,6 +37,7 @@ struct Broker::Session {
   std::uint64_t id = 0;
   config::Tenant tenant;  ///< as it was when the session began
   wire::Hello hello;      ///< printable, and without the token
+  ClientLimits limits;    ///< what it wished
   wire::SessionKey key{};
   std::string from;  ///< where the life line comes from
   WorkerProcess worker;

@@ -24,7 +24,8 @@ Status Broker::start_turns() {
 /// Without them a worker computes nothing: no session without a share.
 Status Broker::give_turns(const Session& session) {
   SLUICE_TRY(const turns::Seat seat,
-             turns_->attach(session.id, session.tenant.name, tenant_of(session).share));
+             turns_->attach(session.id, session.tenant.name, tenant_of(session).share,
+                            session.limits.compute));
   using Part = link::TurnPart::Part;
   const int link = session.worker.link.get();
   SLUICE_CHECK(link::send_message(link, link::TurnPart{Part::kGrants}, seat.grants));
@@ -49,6 +50,7 @@ void Broker::on_overrun(std::uint64_t id, std::chrono::milliseconds late, bool i
 void Broker::update_shares() {
   for (const auto& [id, session] : sessions_)
     turns_->set_share(session->tenant.name, tenant_of(*session).share);
+  for (const auto& [name, used] : usage_) meter_tenant(name);
 }
 
 }  // namespace sluice::server

@@ -1,11 +1,9 @@
 #include "server/broker/tenants.h"
 
 #include "common/format.h"
-
-#include <sys/stat.h>
+#include "server/store/tenant_rows.h"
 
 #include <algorithm>
-#include <filesystem>
 
 namespace sluice::server {
 namespace {
@@ -28,17 +26,11 @@ const config::Tenant* find_in(const std::vector<config::Tenant>& tenants, std::s
 
 }  // namespace
 
-Result<TenantTable> TenantTable::open(std::vector<config::Tenant> from_file,
-                                      const std::string& state_dir) {
+Result<TenantTable> TenantTable::open(std::vector<config::Tenant> from_file, store::State& state) {
   TenantTable table;
-  if (!state_dir.empty()) {
-    std::error_code failed;
-    const bool is_ours = std::filesystem::create_directories(state_dir, failed);
-    if (failed) return fail(system_error("creating state_dir " + state_dir, failed.value()));
-    if (is_ours) ::chmod(state_dir.c_str(), 0700);
-    table.state_file_ = state_dir + "/tenants.toml";
-    SLUICE_TRY(table.overrides_, config::load_overrides(table.state_file_));
-  }
+  table.state_ = &state;
+  SLUICE_CHECK(store::import_older_file(state));
+  SLUICE_TRY(table.overrides_, store::load_tenants(state));
   table.replace_file(std::move(from_file));
   return table;
 }
@@ -58,9 +50,12 @@ void TenantTable::replace_file(std::vector<config::Tenant> from_file) {
   tenants_ = config::apply_overrides(from_file_, overrides_);
 }
 
-Status TenantTable::keep(config::Overrides overrides) {
-  if (!state_file_.empty()) SLUICE_CHECK(config::save_overrides(overrides, state_file_));
-  overrides_ = std::move(overrides);
+Status TenantTable::keep(const std::string& name, const config::TenantOverride* change) {
+  SLUICE_CHECK(store::save_tenant(*state_, name, change));
+  if (change != nullptr)
+    overrides_[name] = *change;
+  else
+    overrides_.erase(name);
   tenants_ = config::apply_overrides(from_file_, overrides_);
   return {};
 }
@@ -77,16 +72,17 @@ Status TenantTable::change(const std::string& name, const config::TenantOverride
   const std::vector<config::Tenant> after = config::apply_overrides(from_file_, next);
   if (const auto is_right = scheduler::check(find_in(after, name)->share); !is_right)
     return fail(is_right.error().with_context("tenant \"" + name + "\""));
-  return keep(std::move(next));
+  const config::TenantOverride changed = mine;
+  return keep(name, &changed);
 }
 
 Status TenantTable::remove(const std::string& name) {
   if (find(name) == nullptr)
     return fail(ErrorCode::kNotFound, format("there is no tenant \"{}\"", name));
-  config::Overrides next = overrides_;
-  next.erase(name);
-  if (find_in(from_file_, name) != nullptr) next[name].is_removed = true;
-  return keep(std::move(next));
+  if (find_in(from_file_, name) == nullptr) return keep(name, nullptr);
+  config::TenantOverride hidden;
+  hidden.is_removed = true;
+  return keep(name, &hidden);
 }
 
 }  // namespace sluice::server

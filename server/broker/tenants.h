@@ -5,6 +5,7 @@
 #include "common/result.h"
 #include "server/config/config.h"
 #include "server/config/overrides.h"
+#include "server/store/state.h"
 
 #include <string>
 #include <string_view>
@@ -15,16 +16,13 @@ namespace sluice::server {
 class TenantTable {
  public:
   TenantTable() = default;
-  /// `state_dir` empty: changes are kept in memory only. It is created if need be. Errors: the
-  /// state file is damaged or cannot be read.
-  static Result<TenantTable> open(std::vector<config::Tenant> from_file,
-                                  const std::string& state_dir);
+  /// Changes are kept in `state`, which outlives this. Errors: what is there makes no sense.
+  static Result<TenantTable> open(std::vector<config::Tenant> from_file, store::State& state);
 
   [[nodiscard]] const std::vector<config::Tenant>& all() const { return tenants_; }
   /// nullptr if there is none; valid until the next change.
   [[nodiscard]] const config::Tenant* find(std::string_view name) const;
   [[nodiscard]] std::string source_of(std::string_view name) const;  ///< as in TenantInfo
-  [[nodiscard]] const std::string& state_file() const { return state_file_; }
 
   /// sluiced.toml was read again.
   void replace_file(std::vector<config::Tenant> from_file);
@@ -35,11 +33,12 @@ class TenantTable {
   Status remove(const std::string& name);
 
  private:
-  Status keep(config::Overrides overrides);
+  /// Null: what was changed of the tenant is forgotten.
+  Status keep(const std::string& name, const config::TenantOverride* change);
 
   std::vector<config::Tenant> from_file_, tenants_;
   config::Overrides overrides_;
-  std::string state_file_;
+  store::State* state_ = nullptr;
 };
 
 }  // namespace sluice::server

@@ -1,17 +1,9 @@
 #include "server/config/overrides.h"
 
-#include "common/fd.h"
 #include "common/format.h"
-#include "server/config/duration.h"
 #include "server/config/section.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 
 namespace sluice::config {
 namespace {
@@ -46,35 +38,6 @@ Result<TenantOverride> read_override(const toml::table& table, const std::string
     auto parsed = parse_hash(hash);
     if (!parsed) return fail(parsed.error().with_context(path + ": tenant \"" + *name + "\""));
     out.token_hash.emplace(*parsed);
-  }
-  return out;
-}
-
-/// As a basic string of TOML.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
-
-std::string text_of(const Overrides& overrides) {
-  std::string out =
-      "# Written by sluiced when sluicectl changes tenants; wins over sluiced.toml key by key.\n"
-      "# Edit it only while sluiced is stopped.\n";
-  for (const auto& [name, o] : overrides) {
-    out += format("\n[[tenant]]\nname = {}\n", quoted(name));
-    if (o.is_removed) out += "removed = true\n";
-    if (o.memory_limit_bytes) out += format("memory_limit = \"{}\"\n", *o.memory_limit_bytes);
-    if (o.max_sessions) out += format("max_sessions = {}\n", *o.max_sessions);
-    if (o.idle_timeout) out += format("idle_timeout = \"{}\"\n", duration_text(*o.idle_timeout));
-    if (o.max_duration) out += format("max_duration = \"{}\"\n", duration_text(*o.max_duration));
-    out += toml_of(o.share);
-    if (o.token_hash)
-      out += format("token_sha256 = \"{}\"\n",
-                    o.token_hash->has_value() ? hash_text(**o.token_hash) : std::string(kRevoked));
   }
   return out;
 }
@@ -132,23 +95,6 @@ Result<Overrides> load_overrides(const std::string& path) {
   }
   SLUICE_CHECK(top.finish());
   return out;
-}
-
-Status save_overrides(const Overrides& overrides, const std::string& path) {
-  const std::string text = text_of(overrides);
-  const std::string fresh = path + ".new";
-  const Fd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd.valid()) return fail(system_error("writing " + fresh, errno));
-  if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::fsync(fd.get()) != 0)
-    return fail(system_error("writing " + fresh, errno != 0 ? errno : EIO));
-  if (std::rename(fresh.c_str(), path.c_str()) != 0)
-    return fail(system_error("replacing " + path, errno));
-  const std::string folder = path.substr(0, path.find_last_of('/') + 1);
-  const Fd parent(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.valid()) ::fsync(parent.get());  // so that the rename itself survives a power cut
-  return {};
 }
 
 }  // namespace sluice::config

@@ -1,7 +1,6 @@
-// What sluicectl has changed about tenants, kept apart from the administrator's sluiced.toml in a
-// file of the server's own: <state_dir>/tenants.toml. It wins over sluiced.toml key by key; keys
-// that were never changed with sluicectl follow sluiced.toml. TOML rather than a database: it is
-// small, written whole, and an administrator can read it.
+// What sluicectl has changed about tenants, kept apart from the administrator's sluiced.toml
+// (server/store/tenant_rows.h). It wins over sluiced.toml key by key; keys that were never changed
+// with sluicectl follow sluiced.toml.
 #pragma once
 
 #include "common/result.h"
@@ -35,9 +34,8 @@ using Overrides = std::map<std::string, TenantOverride>;
 /// The tenants of sluiced.toml as sluicectl left them, and those that only sluicectl made.
 std::vector<Tenant> apply_overrides(std::vector<Tenant> tenants, const Overrides& overrides);
 
-/// An absent file is an empty one. Errors as config::load().
+/// Of the TOML file in which older servers kept them. An absent file is an empty one. Errors as
+/// config::load().
 Result<Overrides> load_overrides(const std::string& path);
-/// Replaces the file in one step (mode 0600); on an error the old one is still there.
-Status save_overrides(const Overrides& overrides, const std::string& path);
 
 }  // namespace sluice::config

@@ -58,13 +58,4 @@ Result<ShareChange> read_share(Section& section) {
   return out;
 }
 
-std::string toml_of(const ShareChange& change) {
-  std::string out;
-  if (change.guarantee) out += format("compute = \"{}\"\n", percent_text(*change.guarantee));
-  if (change.limit) out += format("compute_limit = \"{}\"\n", percent_text(*change.limit));
-  if (change.weight) out += format("weight = {:.3f}\n", *change.weight);
-  if (change.cls) out += format("class = \"{}\"\n", scheduler::class_name(*change.cls));
-  return out;
-}
-
 }  // namespace sluice::config

@@ -24,8 +24,6 @@ struct ShareChange {
 
 /// Keys compute, compute_limit, weight and class.
 Result<ShareChange> read_share(Section& section);
-/// The same keys as lines of TOML.
-std::string toml_of(const ShareChange& change);
 /// Err(kInvalidArgument) names the classes.
 Result<scheduler::Class> parse_class(const std::string& text);
 

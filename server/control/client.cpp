@@ -150,4 +150,16 @@ Result<std::string> Client::reload() {
                                         });
 }
 
+Result<std::vector<store::UsageGroup>> Client::usage(const store::UsageQuery& query) {
+  using Groups = std::vector<store::UsageGroup>;
+  auto request = connection_->control.usageRequest();
+  write(query, request.initQuery());
+  return connection_->call<Groups>(kj::mv(request), [](auto answer) -> Result<Groups> {
+    SLUICE_CHECK(read(answer.getProblem()));
+    Groups out;
+    for (const auto group : answer.getGroups()) out.push_back(read(group));
+    return out;
+  });
+}
+
 }  // namespace sluice::server::control

@@ -28,6 +28,7 @@ class Client {
   Result<std::uint32_t> kill_session(std::uint64_t id);
   Result<std::uint32_t> kill_tenant(const std::string& tenant);
   Result<std::string> reload();
+  Result<std::vector<store::UsageGroup>> usage(const store::UsageQuery& query);
 
  private:
   struct Connection;

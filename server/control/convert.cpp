@@ -194,4 +194,44 @@ Status read(capnp_control::Problem::Reader from) {
   return fail(code_from(text(from.getCode())), text(from.getMessage()));
 }
 
+void write(const store::UsageQuery& from, capnp_control::UsageQuery::Builder to) {
+  to.setFromHour(from.from_hour);
+  to.setToHour(from.to_hour);
+  to.setTenant(from.tenant);
+  to.setByTenant(from.by_tenant);
+  to.setByGpu(from.by_gpu);
+  to.setPeriod(static_cast<capnp_control::Period>(from.period));
+}
+
+store::UsageQuery read(capnp_control::UsageQuery::Reader from) {
+  store::UsageQuery to;
+  to.from_hour = from.getFromHour();
+  to.to_hour = from.getToHour();
+  to.tenant = text(from.getTenant());
+  to.by_tenant = from.getByTenant();
+  to.by_gpu = from.getByGpu();
+  const auto period = static_cast<unsigned>(from.getPeriod());
+  constexpr auto kLast = static_cast<unsigned>(store::Period::kHour);
+  to.period = static_cast<store::Period>(std::min(period, kLast));  // a newer tool's: the finest
+  return to;
+}
+
+void write(const store::UsageGroup& from, capnp_control::UsageGroup::Builder to) {
+  to.setPeriod(from.period);
+  to.setTenant(from.tenant);
+  to.setGpu(from.gpu);
+  to.setGpuS(from.use.gpu_s);
+  to.setReservedGpuS(from.use.reserved_gpu_s);
+  to.setMemoryByteS(from.use.memory_byte_s);
+  to.setReservedMemoryByteS(from.use.reserved_memory_byte_s);
+}
+
+store::UsageGroup read(capnp_control::UsageGroup::Reader from) {
+  return {text(from.getPeriod()),
+          text(from.getTenant()),
+          text(from.getGpu()),
+          {from.getGpuS(), from.getReservedGpuS(), from.getMemoryByteS(),
+           from.getReservedMemoryByteS()}};
+}
+
 }  // namespace sluice::server::control

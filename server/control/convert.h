@@ -15,11 +15,16 @@ void write(const Error& from, capnp_control::Problem::Builder to);
 void write(const std::string& name, const config::TenantOverride& from,
            capnp_control::TenantChange::Builder to);
 
+void write(const store::UsageQuery& from, capnp_control::UsageQuery::Builder to);
+void write(const store::UsageGroup& from, capnp_control::UsageGroup::Builder to);
+
 ServerInfo read(capnp_control::Server::Reader from);
 SessionInfo read(capnp_control::Session::Reader from);
 TenantInfo read(capnp_control::Tenant::Reader from);
 Changed read(capnp_control::Changed::Reader from);
 config::TenantOverride read(capnp_control::TenantChange::Reader from);
+store::UsageQuery read(capnp_control::UsageQuery::Reader from);
+store::UsageGroup read(capnp_control::UsageGroup::Reader from);
 /// Err if there is a problem.
 Status read(capnp_control::Problem::Reader from);
 

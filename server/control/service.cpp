@@ -3,6 +3,7 @@
 #include "common/format.h"
 #include "common/log.h"
 #include "server/control/convert.h"
+#include "server/store/usage_log.h"
 #include "transport/transport.h"
 
 #include <capnp/rpc-twoparty.h>
@@ -108,6 +109,16 @@ class ControlServer final : public capnp_control::Control::Server {
             context.getResults().setSummary(*summary);
           else
             write(summary.error(), context.getResults().initProblem());
+        });
+  }
+  kj::Promise<void> usage(UsageContext context) override {
+    return ask<std::shared_ptr<store::UsageLog>>([](Administration& a) { return a.usage_log(); })
+        .then([context](std::shared_ptr<store::UsageLog> log) mutable {
+          // Here and not in the broker's thread: a year's usage takes its time.
+          const auto groups = log->query(read(context.getParams().getQuery()));
+          if (!groups) return write(groups.error(), context.getResults().initProblem());
+          auto out = context.getResults().initGroups(static_cast<unsigned>(groups->size()));
+          for (unsigned i = 0; i < out.size(); ++i) write((*groups)[i], out[i]);
         });
   }
 

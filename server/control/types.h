@@ -5,13 +5,19 @@
 #include "common/result.h"
 #include "scheduler/device/tenant_state.h"
 #include "server/config/overrides.h"
+#include "server/store/usage.h"
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+namespace sluice::server::store {
+class UsageLog;
+}
 
 namespace sluice::server::control {
 
@@ -75,6 +81,12 @@ struct Changed {
   bool operator==(const Changed&) const = default;
 };
 
+/// What a tenant had of a device since ever; `gpu` is its UUID.
+struct MeteredUse {
+  std::string tenant, gpu;
+  store::Use use;
+};
+
 /// What an administrator can ask of a running server. Confined to the broker's thread.
 class Administration {
  public:
@@ -95,6 +107,9 @@ class Administration {
   virtual Result<std::uint32_t> kill_tenant(const std::string& tenant) = 0;
   /// Reads the configuration file again; what changed, in words. An error keeps the old one.
   virtual Result<std::string> reload() = 0;
+  virtual std::vector<MeteredUse> metered() = 0;
+  /// What was used by now is in it. It can be asked from any thread, also when the server is gone.
+  virtual std::shared_ptr<store::UsageLog> usage_log() = 0;
 };
 
 /// Runs something in the broker's thread; callable from any thread. Dropped if the broker is gone.

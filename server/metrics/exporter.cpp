@@ -30,13 +30,15 @@ prometheus::MetricFamily converted(const Family& family) {
 
 class Collector final : public prometheus::Collectable {
  public:
-  Collector(const control::Administration& server, Exporter::Post post)
+  Collector(control::Administration& server, Exporter::Post post)
       : server_(server), post_(std::move(post)) {}
 
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
     const auto answer = std::make_shared<std::promise<Snapshot>>();
     auto coming = answer->get_future();
-    post_([answer, &server = server_] { answer->set_value({server.server(), server.tenants()}); });
+    post_([answer, &server = server_] {
+      answer->set_value({server.server(), server.tenants(), server.metered()});
+    });
     std::vector<prometheus::MetricFamily> out;
     for (const Family& family : families_of(coming)) out.push_back(converted(family));
     return out;
@@ -53,7 +55,7 @@ class Collector final : public prometheus::Collectable {
     }
   }
 
-  const control::Administration& server_;
+  control::Administration& server_;
   Exporter::Post post_;
 };
 
@@ -68,8 +70,7 @@ Exporter::Exporter(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Exporter::~Exporter() = default;
 
 Result<std::unique_ptr<Exporter>> Exporter::start(const std::string& listen,
-                                                  const control::Administration& server,
-                                                  Post post) {
+                                                  control::Administration& server, Post post) {
   auto parts = std::make_unique<Parts>();
   parts->collector = std::make_shared<Collector>(server, std::move(post));
   try {

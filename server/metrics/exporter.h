@@ -18,7 +18,7 @@ class Exporter {
   using Post = std::function<void(std::function<void()>)>;
   /// `listen`: "HOST:PORT". `server` outlives this. Err(kSystem): the address cannot be used.
   static Result<std::unique_ptr<Exporter>> start(const std::string& listen,
-                                                 const control::Administration& server, Post post);
+                                                 control::Administration& server, Post post);
   ~Exporter();
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;

@@ -34,6 +34,28 @@ Family enforcement(bool is_ok) {
   return family;
 }
 
+Family metered(Family family, const std::vector<control::MeteredUse>& uses,
+               double store::Use::*value) {
+  for (const control::MeteredUse& one : uses)
+    family.samples.push_back({{{"tenant", one.tenant}, {"gpu_uuid", one.gpu}}, one.use.*value});
+  return family;
+}
+
+void add_metered(const std::vector<control::MeteredUse>& uses, std::vector<Family>* out) {
+  using store::Use;
+  out->push_back(metered(counter("sluice_gpu_seconds_total", "GPU time charged to a tenant."), uses,
+                         &Use::gpu_s));
+  out->push_back(metered(counter("sluice_reserved_gpu_seconds_total",
+                                 "GPU time that was kept for a tenant, used or not."),
+                         uses, &Use::reserved_gpu_s));
+  out->push_back(metered(
+      counter("sluice_mem_byte_seconds_total", "Device memory that a tenant held, times how long."),
+      uses, &Use::memory_byte_s));
+  out->push_back(metered(counter("sluice_reserved_mem_byte_seconds_total",
+                                 "A tenant's slice of memory, times how long it had a session."),
+                         uses, &Use::reserved_memory_byte_s));
+}
+
 Family throttled(const Tenants& tenants) {
   Family family = counter("sluice_throttled_seconds_total",
                           "Time that a tenant had work to do and no device, and why.");
@@ -75,9 +97,7 @@ std::vector<Family> families(const Snapshot& now) {
   const Tenants& all = now.tenants;
   out.push_back(per_tenant(gauge("sluice_sessions", "Sessions that are open."), all,
                            [](const Tenant& t) { return t.sessions; }));
-  out.push_back(per_tenant(
-      counter("sluice_gpu_seconds_total", "GPU time charged to a tenant, of all devices."), all,
-      [](const Tenant& t) { return static_cast<double>(t.served_us) / kUsPerSecond; }));
+  add_metered(now.metered, &out);
   out.push_back(throttled(all));
   out.push_back(per_tenant(gauge("sluice_compute_guarantee_ratio",
                                  "Part of each device's time that a tenant gets at least."),

@@ -15,7 +15,8 @@ struct Sample {
   double value = 0;
 };
 
-/// By Prometheus' conventions: counters end in _total and only grow, until the server starts anew.
+/// By Prometheus' conventions: counters end in _total and only grow, some of them until the server
+/// starts anew.
 struct Family {
   std::string name, help;
   bool is_counter = false;
@@ -25,6 +26,7 @@ struct Family {
 struct Snapshot {
   control::ServerInfo server;
   std::vector<control::TenantInfo> tenants;
+  std::vector<control::MeteredUse> metered;
 };
 
 /// Pure. docs/metrics.md lists them.

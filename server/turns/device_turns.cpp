@@ -30,8 +30,11 @@ void DeviceTurns::remove_tenant(TenantId tenant, Time now) {
   classes_.erase(tenant);
 }
 
-void DeviceTurns::attach(SeatId id, TenantId tenant, Port* port) {
-  seats_[id] = {tenant, port, std::nullopt, std::nullopt};
+void DeviceTurns::attach(SeatId id, TenantId tenant, Port* port, double limit) {
+  Seat& seat = seats_[id] = {};
+  seat.tenant = tenant;
+  seat.port = port;
+  seat.limit = limit;
 }
 
 void DeviceTurns::detach(SeatId id, Time now) {
@@ -61,13 +64,28 @@ void DeviceTurns::look(SeatId id, Time now) {
 
 void DeviceTurns::want(SeatId id, Seat& seat, Time now) {
   if (seat.waiting) return;
+  seat.bucket.refill(now, seat.limit);
+  seat.is_over_limit = !seat.bucket.is_open();
+  if (seat.is_over_limit) return;
   const scheduler::Ticket ticket = next_ticket_++;
   seat.waiting = ticket;
   tickets_[ticket] = id;
   dispatcher_.enqueue(seat.tenant, ticket, seat.last_turn, now);
 }
 
+/// Those that their own limit held, and holds no more.
+void DeviceTurns::want_again(Time now) {
+  for (auto& [id, seat] : seats_) {
+    if (!seat.is_over_limit) continue;
+    if (seat.port->has_work())
+      want(id, seat, now);
+    else
+      seat.is_over_limit = false;
+  }
+}
+
 void DeviceTurns::run(Time now) {
+  want_again(now);
   while (!holder_ || advance(now)) {
     const std::vector<scheduler::Ticket> granted = dispatcher_.dispatch(now);
     if (granted.empty()) return;
@@ -79,9 +97,14 @@ Duration DeviceTurns::quantum() const {
   return dispatcher_.has_latency_class() ? options_.latency_quantum : options_.quantum;
 }
 
+Duration DeviceTurns::window() const {
+  return dispatcher_.has_latency_class() ? options_.latency_window : options_.window;
+}
+
 /// Of a turn that nobody else waits for.
 Duration DeviceTurns::turn_length(const Seat& seat) const {
-  return dispatcher_.limit(seat.tenant) < 1 ? quantum() : options_.look_interval;
+  const bool has_limit = seat.limit < 1 || dispatcher_.limit(seat.tenant) < 1;
+  return has_limit ? quantum() : options_.look_interval;
 }
 
 void DeviceTurns::begin(scheduler::Ticket ticket, Time now) {
@@ -96,6 +119,7 @@ void DeviceTurns::begin(scheduler::Ticket ticket, Time now) {
                                             .ends_at = now + turn_length(seat),
                                             .busy_before = seat.port->busy(now)});
   note_contention(now);
+  seat.port->set_window(window());
   seat.port->open(now + options_.lease);
 }
 
@@ -146,6 +170,12 @@ bool DeviceTurns::renew(Time now) {
   const SeatId id = holder_->seat;
   Seat& seat = seats_.at(id);
   charge(seat, now);
+  if (!seat.bucket.is_open()) {
+    // Nothing was enqueued for it: what it still computes is charged with its next turn.
+    holder_->since = now;
+    holder_->busy_before = seat.port->busy(now);
+    return close(now);
+  }
   const scheduler::Ticket ticket = next_ticket_++;
   dispatcher_.enqueue(seat.tenant, ticket, seat.last_turn, now);
   const bool is_granted = !dispatcher_.dispatch(now).empty();
@@ -173,6 +203,8 @@ void DeviceTurns::charge(Seat& seat, Time now) {
   const Duration turn = used(*holder_, now) + std::exchange(seat.unpaid, Duration(0));
   if (!dispatcher_.complete(holder_->ticket, turn, now)) seat.unpaid = turn;
   seat.last_turn = turn;
+  seat.bucket.refill(now, seat.limit);
+  seat.bucket.take(turn);
 }
 
 void DeviceTurns::finish(Time now) {
@@ -195,6 +227,8 @@ void DeviceTurns::watch_overrun(Time now) {
 
 Time DeviceTurns::next_look(Time now) const {
   Time next = dispatcher_.next_look(now);
+  for (const auto& [id, seat] : seats_)
+    if (seat.is_over_limit) next = std::min(next, seat.bucket.opens_at(now, seat.limit));
   if (!holder_) return next;
   if (holder_->closed_at == kNever) return std::min(next, holder_->ends_at);
   const Time half = holder_->closed_at + options_.kernel_max / 2;

@@ -31,6 +31,8 @@ class Port {
   virtual void open(Time until) = 0;  ///< also prolongs
   virtual void close() = 0;
   virtual void set_contended(bool is_contended) = 0;
+  /// Of device time that may be under way at once.
+  virtual void set_window(Duration window) = 0;
   [[nodiscard]] virtual bool is_running() const = 0;
   [[nodiscard]] virtual bool has_work() const = 0;
   [[nodiscard]] virtual Duration busy(Time now) const = 0;  ///< grows
@@ -40,6 +42,10 @@ struct TurnOptions {
   Duration quantum = std::chrono::milliseconds(2);
   /// While a tenant of class interactive or realtime is attached.
   Duration latency_quantum = std::chrono::microseconds(500);
+  /// For sessions that are held between commands: what may be under way at once while others wait,
+  /// and while a tenant of class interactive or realtime is attached.
+  Duration window = std::chrono::milliseconds(4);
+  Duration latency_window = std::chrono::microseconds(500);
   /// How often a session that is alone is looked at.
   Duration look_interval = std::chrono::milliseconds(20);
   /// A permission ends by itself after that long: fail closed.
@@ -59,8 +65,9 @@ class DeviceTurns {
 
   void set_share(TenantId tenant, const scheduler::Share& share, Time now);
   void remove_tenant(TenantId tenant, Time now);
-  /// The tenant has a share. `port` lives until detach().
-  void attach(SeatId seat, TenantId tenant, Port* port);
+  /// The tenant has a share. `port` lives until detach(). `limit`: the session's own, a fraction of
+  /// the device's time, below its tenant's.
+  void attach(SeatId seat, TenantId tenant, Port* port, double limit = 1);
   /// Nothing of the session computes any more.
   void detach(SeatId seat, Time now);
 
@@ -83,6 +90,9 @@ class DeviceTurns {
     std::optional<scheduler::Ticket> waiting;  ///< it waits for a turn with this
     std::optional<Duration> last_turn;
     Duration unpaid{0};  ///< computed without a ticket: charged with the next turn
+    double limit = 1;
+    scheduler::Bucket bucket;    ///< of that limit
+    bool is_over_limit = false;  ///< it has work and waits for the bucket
   };
   static constexpr Time kNever = Time::max();
   struct Holder {
@@ -95,6 +105,7 @@ class DeviceTurns {
   };
 
   void want(SeatId id, Seat& seat, Time now);
+  void want_again(Time now);
   void begin(scheduler::Ticket ticket, Time now);
   /// False: it holds the device still.
   bool advance(Time now);
@@ -102,6 +113,7 @@ class DeviceTurns {
   bool renew(Time now);
   bool note_contention(Time now);
   [[nodiscard]] Duration quantum() const;
+  [[nodiscard]] Duration window() const;
   [[nodiscard]] Duration turn_length(const Seat& seat) const;
   [[nodiscard]] Duration used(const Holder& holder, Time now) const;
   void charge(Seat& seat, Time now);

@@ -22,7 +22,11 @@ struct alignas(64) Grant {
   /// On CLOCK_MONOTONIC. What is later has no permission, whatever is_open says: a broker that
   /// hangs leaves nobody running uncapped.
   std::atomic<std::uint64_t> open_until_ns;
+  /// While others wait, no more than so much device time may be under way at once; for sessions
+  /// that are held between commands. 0: kWindowNs.
+  std::atomic<std::uint64_t> window_ns;
 };
+inline constexpr std::uint64_t kWindowNs = 4'000'000;
 
 /// Written by the worker.
 struct alignas(64) Use {

@@ -43,6 +43,9 @@ class PagePort final : public Port {
   void set_contended(bool is_contended) override {
     if ((grant_.is_contended != 0) != is_contended) grant_.is_contended = is_contended ? 1 : 0;
   }
+  void set_window(Duration window) override {
+    grant_.window_ns = static_cast<std::uint64_t>(window.count());
+  }
   [[nodiscard]] bool is_running() const override { return use_.running != 0; }
   [[nodiscard]] bool has_work() const override { return use_.has_work != 0; }
   /// A worker may write anything here: whoever uses it bounds it.
@@ -61,6 +64,7 @@ class PagePort final : public Port {
 
 struct TurnServer::Session {
   TenantId tenant = 0;
+  double limit = 1;
   Mapped<Grants> grants;
   Mapped<Uses> uses;
   Fd bell;
@@ -137,10 +141,11 @@ void TurnServer::set_share(const std::string& tenant, const scheduler::Share& wa
 }
 
 Result<Seat> TurnServer::attach(std::uint64_t id, const std::string& tenant,
-                                const scheduler::Share& wanted) {
+                                const scheduler::Share& wanted, double limit) {
   auto session = std::make_unique<Session>();
   SLUICE_TRY(session->grants, make_grants());
   SLUICE_TRY(session->uses, make_uses());
+  session->limit = limit;
   session->bell = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!session->bell.valid()) return fail(system_error("making a bell", errno));
   const Seat seat{session->grants.fd(), session->uses.fd(), session->bell.get()};
@@ -162,7 +167,7 @@ void TurnServer::set_device_count(std::uint64_t id, std::size_t count) {
   for (std::size_t i = 0; i < std::min<std::size_t>(count, kDevicesMax); ++i) {
     session.ports.push_back(
         std::make_unique<PagePort>(session.grants->devices[i], session.uses->devices[i]));
-    device(i, now()).attach(id, session.tenant, session.ports.back().get());
+    device(i, now()).attach(id, session.tenant, session.ports.back().get(), session.limit);
   }
   epoll_event event{};
   event.events = EPOLLIN;
@@ -196,9 +201,10 @@ void TurnServer::forget_tenants() {
 TenantTime TurnServer::time_of(TenantId id, const Tenant& tenant) const {
   TenantTime sum = tenant.before;
   if (tenant.leaves_at == kGone) return sum;
-  for (const auto& each : devices_) {
-    const scheduler::Account account = each->account(id);
-    sum.served += account.served;
+  sum.served.resize(devices_.size());
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
+    const scheduler::Account account = devices_[device]->account(id);
+    sum.served[device] += account.served;
     for (std::size_t i = 0; i < sum.held.size(); ++i) sum.held[i] += account.held[i];
   }
   return sum;

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,10 +25,13 @@ struct Seat {
   int grants = -1, uses = -1, bell = -1;  ///< the server keeps them
 };
 
-/// What a tenant had of all devices.
+/// What a tenant had of the devices.
 struct TenantTime {
-  Duration served{0};  ///< charged
-  std::array<Duration, scheduler::kReasonCount> held{};
+  std::vector<Duration> served;                          ///< charged, by device
+  std::array<Duration, scheduler::kReasonCount> held{};  ///< of all devices together
+  [[nodiscard]] Duration total_served() const {
+    return std::accumulate(served.begin(), served.end(), Duration(0));
+  }
 };
 
 /// Thread-safe.
@@ -44,9 +48,10 @@ class TurnServer {
 
   /// Of a tenant that has sessions: the share that it has from now on.
   void set_share(const std::string& tenant, const scheduler::Share& share);
-  /// Nothing is granted before set_device_count(). The newest share is the tenant's.
+  /// Nothing is granted before set_device_count(). The newest share is the tenant's; `limit` is the
+  /// session's own, a fraction of each device's time.
   Result<Seat> attach(std::uint64_t session, const std::string& tenant,
-                      const scheduler::Share& share);
+                      const scheduler::Share& share, double limit = 1);
   void set_device_count(std::uint64_t session, std::size_t count);
   /// The session's worker has ended.
   void detach(std::uint64_t session);

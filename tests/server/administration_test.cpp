@@ -45,7 +45,8 @@ TEST_F(AdministrationTest, TheStateFileHoldsNoToken) {
   start();
   ASSERT_TRUE(set("new", {}).has_value());
   const auto made = ask([](Broker& b) { return b.new_token("new"); });
-  std::ifstream file(config_.state_dir + "/tenants.toml");
+  stop();  // so that everything is in one file
+  std::ifstream file(config_.state_dir + "/sluiced.db");
   const std::string text(std::istreambuf_iterator<char>(file), {});
   EXPECT_EQ(std::string::npos, text.find(made->token));
   EXPECT_NE(std::string::npos, text.find(config::hash_text(config::hash_token(made->token))));
@@ -68,7 +69,7 @@ TEST_F(AdministrationTest, ADamagedStateFileStopsTheServerFromStarting) {
   // Broken: a removed tenant is let in again.
   keep_state();
   std::filesystem::create_directories(config_.state_dir);
-  std::ofstream(config_.state_dir + "/tenants.toml") << "[[tenant]\n";
+  std::ofstream(config_.state_dir + "/sluiced.db") << std::string(4096, 'x');
   BrokerOptions options;
   options.config = config_;
   options.worker_executable = worker_;
@@ -89,6 +90,54 @@ TEST_F(AdministrationTest, WithoutAStateFileAChangeSaysThatItWillNotLast) {
   const auto changed = set("new", {});
   ASSERT_TRUE(changed.has_value());
   EXPECT_NE(std::string::npos, changed->warning.find("state_dir"));
+}
+
+TEST_F(AdministrationTest, UsageIsKeptOverARestart) {
+  keep_state();
+  start();
+  double held = 0;
+  {
+    const Client client = open("good");
+    ASSERT_EQ('1', client.data.command('c', 1 << 19));
+    ASSERT_TRUE(eventually([&] {
+      const auto all = ask([](Broker& b) { return b.metered(); });
+      held = all.empty() ? 0 : all.at(0).use.memory_byte_s;
+      return held > 0;
+    }));
+  }
+  ASSERT_TRUE(eventually([&] { return session_count() == 0; }));
+  const auto before = ask([](Broker& b) { return b.metered(); }).at(0);
+  EXPECT_EQ("good", before.tenant);
+  EXPECT_GE(before.use.memory_byte_s, held);
+  restart();
+  const auto after = ask([](Broker& b) { return b.metered(); }).at(0);
+  EXPECT_EQ(before.tenant, after.tenant);
+  EXPECT_EQ(before.use, after.use) << "nobody had a session since";
+  store::UsageQuery query;
+  query.to_hour = 1'000'000;
+  const auto groups = ask([](Broker& b) { return b.usage_log(); })->query(query);
+  ASSERT_TRUE(groups.has_value()) << groups.error().message;
+  EXPECT_DOUBLE_EQ(before.use.memory_byte_s, groups->at(0).use.memory_byte_s);
+}
+
+TEST_F(AdministrationTest, AReservationIsMeteredWhileTheTenantHasASession) {
+  start();
+  config::TenantOverride change;
+  change.share.guarantee = 0.5;
+  ASSERT_TRUE(set("good", change).has_value());
+  {
+    const Client client = open("good");
+    ASSERT_TRUE(eventually([&] {
+      const auto all = ask([](Broker& b) { return b.metered(); });
+      return !all.empty() && all[0].use.reserved_gpu_s > 0 && all[0].use.reserved_memory_byte_s > 0;
+    }));
+  }
+  ASSERT_TRUE(eventually([&] { return session_count() == 0; }));
+  const auto reserved = [this] {
+    return ask([](Broker& b) { return b.metered(); }).at(0).use.reserved_gpu_s;
+  };
+  const double then = reserved();
+  EXPECT_EQ(then, reserved()) << "it goes on without a session";
 }
 
 TEST_F(AdministrationTest, ANewTokenReplacesTheOldOneAndARevokedOneLetsNobodyIn) {

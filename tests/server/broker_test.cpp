@@ -248,5 +248,35 @@ TEST_F(BrokerTest, ShowsWhatItsSessionsDo) {
   EXPECT_EQ(4096u, server.devices[0].used_bytes);
 }
 
+TEST_F(BrokerTest, AClientsOwnLimitLowersItsSliceAndNobodyElses) {
+  start();
+  wire::Hello hello = hello_of("good");
+  hello.limits = "SLUICE_MEM_LIMIT=4096\n";
+  const Client small = open(hello);
+  const Client other = open("good");
+  EXPECT_EQ(4096u, small.welcome.devices.at(0).total_bytes);
+  EXPECT_LT(4096u, other.welcome.devices.at(0).total_bytes);
+  EXPECT_EQ('1', other.data.command('c', 8192));
+  EXPECT_EQ('1', small.data.command('c', 4096));
+  EXPECT_EQ('0', small.data.command('c', 1)) << "it has what it asked for";
+  EXPECT_EQ('1', other.data.command('c', 1));
+}
+
+TEST_F(BrokerTest, AClientsOwnLimitNeverRaisesItsSlice) {
+  start();
+  wire::Hello hello = hello_of("good");
+  const std::uint64_t slice = open("good").welcome.devices.at(0).total_bytes;
+  hello.limits = "SLUICE_MEM_LIMIT=1TiB\n";
+  EXPECT_EQ(slice, open(hello).welcome.devices.at(0).total_bytes);
+}
+
+TEST_F(BrokerTest, AClientsOwnLimitThatCannotBeReadIsRefused) {
+  // Broken: a wish for less becomes everything.
+  start();
+  wire::Hello hello = hello_of("good");
+  hello.limits = "CUDA_DEVICE_SM_LIMIT=half\n";
+  EXPECT_NE(std::string::npos, refusal_of(hello).message.find("CUDA_DEVICE_SM_LIMIT=half"));
+}
+
 }  // namespace
 }  // namespace sluice::server

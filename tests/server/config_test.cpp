@@ -5,7 +5,6 @@
 #include "server/config/overrides.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -168,40 +167,12 @@ class OverridesTest : public ::testing::Test {
   std::string folder_;
 };
 
-Overrides everything() {
-  TenantOverride full;
-  full.memory_limit_bytes = 4ull << 30;
-  full.max_sessions = 3;
-  full.idle_timeout = 10min;
-  full.max_duration = 0ms;
-  full.token_hash.emplace(hash_token("secret"));
-  TenantOverride revoked;
-  revoked.token_hash.emplace();
-  TenantOverride removed;
-  removed.is_removed = true;
-  return {{"full", full}, {"re\"vo\\ked", revoked}, {"removed", removed}, {"empty", {}}};
-}
-
-TEST_F(OverridesTest, ComesBackFromItsFileAsItWas) {
-  ASSERT_TRUE(save_overrides(everything(), path()).has_value());
-  const auto loaded = load_overrides(path());
-  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
-  EXPECT_EQ(everything(), *loaded);
-  struct stat info {};
-  ASSERT_EQ(0, ::stat(path().c_str(), &info));
-  EXPECT_EQ(0600u, info.st_mode & 0777u) << "hashes of tokens are nobody else's business";
-}
-
 TEST_F(OverridesTest, TakesAnAbsentFileForEmptyAndADamagedOneForAnError) {
   EXPECT_TRUE(load_overrides(path()).value().empty());
   std::ofstream(path()) << "[[tenant]]\nname = \"a\"\nmax_sesions = 3\n";
   const auto loaded = load_overrides(path());
   ASSERT_FALSE(loaded.has_value());
   EXPECT_NE(std::string::npos, loaded.error().message.find("max_sessions"));
-}
-
-TEST_F(OverridesTest, KeepsTheOldFileWhenTheNewOneCannotBeWritten) {
-  EXPECT_FALSE(save_overrides(everything(), folder_ + "/none/tenants.toml").has_value());
 }
 
 TEST(Overrides, WinKeyByKeyAndLeaveTheRestToTheFile) {

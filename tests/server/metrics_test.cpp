@@ -40,10 +40,13 @@ double value_of(const std::vector<Family>& all, const std::string& name,
 TEST(Metrics, EveryTenantHasItsFigures) {
   Snapshot now;
   now.tenants = {tenant("a"), tenant("b")};
-  now.tenants[1].served_us = 0;
+  now.metered = {{"a", "GPU-1", {2.5, 4, 1e9, 2e9}}, {"b", "GPU-1", {}}};
   const auto all = families(now);
   EXPECT_EQ(2.5, value_of(all, "sluice_gpu_seconds_total", "a"));
   EXPECT_EQ(0.0, value_of(all, "sluice_gpu_seconds_total", "b"));
+  EXPECT_EQ(4.0, value_of(all, "sluice_reserved_gpu_seconds_total", "a"));
+  EXPECT_EQ(1e9, value_of(all, "sluice_mem_byte_seconds_total", "a"));
+  EXPECT_EQ(2e9, value_of(all, "sluice_reserved_mem_byte_seconds_total", "a"));
   EXPECT_EQ(2.0, value_of(all, "sluice_throttled_seconds_total", "a", "limit"));
   EXPECT_EQ(3 << 20, value_of(all, "sluice_mem_bytes", "a"));
   EXPECT_EQ(7.0, value_of(all, "sluice_mem_denied_total", "a"));
@@ -53,6 +56,7 @@ TEST(Metrics, CountersAreNamedSo) {
   Snapshot now;
   now.tenants = {tenant("a")};
   now.server.devices = {{"GPU", 100, 50}};
+  now.metered = {{"a", "GPU-1", {}}};
   for (const Family& family : families(now)) {
     EXPECT_EQ(family.is_counter,
               family.name.ends_with("_total") && !family.name.ends_with("mem_total"))
@@ -85,6 +89,10 @@ class FakeServer final : public control::Administration {
   Result<std::uint32_t> kill_session(std::uint64_t) override { return no(); }
   Result<std::uint32_t> kill_tenant(const std::string&) override { return no(); }
   Result<std::string> reload() override { return no(); }
+  std::vector<control::MeteredUse> metered() override {
+    return {{"a\"b", "GPU-1", {2.5, 0, 0, 0}}};
+  }
+  std::shared_ptr<store::UsageLog> usage_log() override { return nullptr; }
 
  private:
   static tl::unexpected<Error> no() { return fail(ErrorCode::kUnsupported, "not here"); }
@@ -120,19 +128,21 @@ std::string fetch(int port) {
 }
 
 TEST(Exporter, AnswersInPrometheusFormat) {
-  const FakeServer server;
+  FakeServer server;
   const int port = free_port();
   const auto exporter = Exporter::start("127.0.0.1:" + std::to_string(port), server,
                                         [](const std::function<void()>& what) { what(); });
   ASSERT_TRUE(exporter.has_value()) << exporter.error().message;
   const std::string text = fetch(port);
   EXPECT_NE(std::string::npos, text.find("# TYPE sluice_gpu_seconds_total counter")) << text;
-  EXPECT_NE(std::string::npos, text.find(R"(sluice_gpu_seconds_total{tenant="a\"b"} 2.5)")) << text;
+  EXPECT_NE(std::string::npos,
+            text.find(R"(sluice_gpu_seconds_total{tenant="a\"b",gpu_uuid="GPU-1"} 2.5)"))
+      << text;
   EXPECT_NE(std::string::npos, text.find("sluice_enforcement_ok 1")) << text;
 }
 
 TEST(Exporter, SaysSoWhenTheServerIsStuck) {
-  const FakeServer server;
+  FakeServer server;
   const int port = free_port();
   std::vector<std::function<void()>> never;
   const auto exporter =
@@ -143,7 +153,7 @@ TEST(Exporter, SaysSoWhenTheServerIsStuck) {
 }
 
 TEST(Exporter, AnAddressThatIsInUseIsNamed) {
-  const FakeServer server;
+  FakeServer server;
   const auto post = [](const std::function<void()>& what) { what(); };
   const std::string listen = "127.0.0.1:" + std::to_string(free_port());
   const auto first = Exporter::start(listen, server, post);

@@ -28,13 +28,15 @@ class Metrics(unittest.TestCase):
             return answer.read().decode()
 
     def value(self, metric, **labels):
-        wanted = ",".join(f'{key}="{text}"' for key, text in labels.items())
-        found = re.search(rf"^{metric}{re.escape('{' + wanted + '}') if wanted else ''} ([-+.0-9e]+)$", self.fetch(), re.M)
-        self.assertIsNotNone(found, metric)
-        return float(found.group(1))
+        """Of the first sample that has these labels, and perhaps others."""
+        for text, value in re.findall(rf"^{metric}(?:{{(.*)}})? ([-+.0-9e]+)$", self.fetch(), re.M):
+            if labels.items() <= dict(re.findall(r'(\w+)="([^"]*)"', text)).items():
+                return float(value)
+        return self.fail(f"there is no {metric} with {labels}")
 
     def test_what_a_program_used_is_counted(self):
         self.assertEqual(1, self.value("sluice_enforcement_ok"))
+        self.assertTrue(wait_until(lambda: "sluice_gpu_seconds_total{" in self.fetch()))  # the devices are known
         self.assertEqual(0, self.value("sluice_gpu_seconds_total", tenant="a"))
         done = run(f"{BUILD}/bin/sluice", "run", "--server", self.server.unix, "--tenant", "a", "--token-file", self.server.token, "--", PROGRAM)
         self.assertEqual(0, done.returncode, done.stderr)

@@ -89,6 +89,59 @@ class Tenants(Case):
         self.assertIn("[control]", out.stderr)
 
 
+class Usage(Case):
+    def used(self, server, *options):
+        rows = server.ask("usage", *options)
+        return rows[0] if rows else None
+
+    def client(self, server):
+        return [f"{BUILD}/bin/sluice", "run", "--server", server.unix, "--tenant", "a", "--token-file", server.token, "--", PROGRAM]
+
+    def test_usage_is_there_after_a_stop_and_after_kill_9(self):
+        server = self.serve()
+        self.assertEqual([], server.ask("usage"))
+        self.accepted(run(*self.client(server)))
+        self.assertTrue(wait_until(lambda: server.ask("ps") == []))
+        first = self.used(server)
+        self.assertEqual("a", first["tenant"])
+        self.assertGreater(first["gpu_seconds"], 0)
+        self.assertGreater(first["gib_hours"], 0)
+        self.assertEqual(0, server.stop())
+        server.start()
+        self.assertEqual(first, self.used(server))
+        self.accepted(run(*self.client(server)))
+        self.assertTrue(wait_until(lambda: server.ask("ps") == []))
+        second = self.used(server)  # and asking has it written
+        self.assertGreater(second["gpu_seconds"], first["gpu_seconds"])
+        server.process.kill()
+        server.process.wait()
+        server.start()
+        self.assertEqual(second, self.used(server))
+
+    def test_usage_is_grouped_as_asked_as_a_table_csv_or_json(self):
+        server = self.serve()
+        self.accepted(run(*self.client(server)))
+        row = self.used(server, "--by", "day,tenant,gpu", "--json")
+        self.assertRegex(row["period"], r"^20\d\d-\d\d-\d\d$")
+        self.assertRegex(row["gpu"], r"^GPU-[0-9a-f-]{36}$")
+        lines = self.accepted(server.ctl("usage", "--by", "hour,tenant", "--csv")).splitlines()
+        self.assertEqual("period,tenant,gpu_seconds,reserved_gpu_seconds,gib_hours,reserved_gib_hours", lines[0])
+        self.assertRegex(lines[1], r"^20\d\d-\d\d-\d\dT\d\d:00Z,a,\d+\.\d{3},")
+        self.assertRegex(self.accepted(server.ctl("usage")), r"TENANT +GPU SECONDS")
+        self.assertEqual([], server.ask("usage", "--tenant", "nobody"))
+        self.assertEqual([], server.ask("usage", "--from", "2020-02-01", "--to", "2020-03-01T05:00Z"))
+
+    def test_mistakes_of_time_and_grouping_are_named(self):
+        server = self.serve()
+        self.refused(server.ctl("usage", "--from", "yesterday"), 2, "--from", "yesterday", "2026-11-30")
+        self.refused(server.ctl("usage", "--from", "2026-02-31"), 2, "2026-02-31")
+        self.refused(server.ctl("usage", "--to", "2026-11-30T10:30"), 2, "whole hours")
+        self.refused(server.ctl("usage", "--from", "2026-11-30", "--to", "2026-11-29"), 2, "later")
+        self.refused(server.ctl("usage", "--by", "tenant,week"), 2, "week", "month")
+        self.refused(server.ctl("usage", "--by", "day,hour"), 2, "only one")
+        self.refused(server.ctl("usage", "--csv", "--json"), 2, "--csv")
+
+
 class Sessions(Case):
     def test_ps_shows_what_a_session_holds(self):
         server = self.serve()

@@ -23,7 +23,8 @@ Hello hello() {
           .pid = 4711,
           .host = "laptop",
           .program = "/bin/train",
-          .visible_devices = "1,0"};
+          .visible_devices = "1,0",
+          .limits = "SLUICE_MEM_LIMIT=1G\n"};
 }
 
 Welcome welcome() {

@@ -193,6 +193,29 @@ TEST(DeviceTurns, RunOutUnlessTheyAreProlonged) {
   EXPECT_NEAR(node.use(1, 0s, 5s), 0.05, 0.01);
 }
 
+TEST(DeviceTurns, HoldASessionUnderItsOwnLimitAndNotItsTenant) {
+  Node node;
+  node.tenant(1, share_of(1));
+  node.session(1, 1, {.limit = 0.25});
+  node.run(5s);
+  EXPECT_NEAR(node.use(1, 1s, 5s), 0.25, 0.01);
+  node.session(2, 1, {.from = 5s});
+  node.run(10s);
+  EXPECT_NEAR(node.use(1, 6s, 10s), 0.25, 0.02);
+  EXPECT_NEAR(node.use(2, 6s, 10s), 0.75, 0.02);
+}
+
+TEST(DeviceTurns, ASessionThatItsLimitHoldsKeepsNobodyWaiting) {
+  Node node;
+  node.tenant(1, share_of(1));
+  node.tenant(2, share_of(1));
+  node.session(1, 1, {.limit = 0.1});
+  node.session(2, 2, {});
+  node.run(5s);
+  EXPECT_NEAR(node.use(1, 1s, 5s), 0.1, 0.01);
+  EXPECT_NEAR(node.use(2, 1s, 5s), 0.9, 0.01);
+}
+
 TEST(DeviceTurns, ChargeAllTheTimeThatOthersWaited) {
   // Broken: a session that says it did nothing while it held the device pays nothing.
   Node node;

@@ -19,6 +19,7 @@ struct Node::Session final : server::turns::Port {
     ++closed;
   }
   void set_contended(bool is_it) override { is_contended = is_it; }
+  void set_window(Duration) override {}  // it is held between blocks
   [[nodiscard]] bool is_running() const override { return computes; }
   [[nodiscard]] bool has_work() const override { return has_kernel; }
   [[nodiscard]] Duration busy(Time now) const override {
@@ -53,7 +54,7 @@ void Node::session(SeatId seat, TenantId tenant, const Program& program) {
   auto session = std::make_unique<Session>(*this);
   session->id = seat;
   session->program = program;
-  turns_.attach(seat, tenant, session.get());
+  turns_.attach(seat, tenant, session.get(), program.limit);
   sessions_[seat] = std::move(session);
   at(std::max(program.from, now_), [this, seat] { begin_kernel(seat); });
 }

@@ -27,6 +27,7 @@ struct Program {
   Duration kernel = 1ms;  ///< of device time
   Duration pause{0};      ///< of the host, after each kernel
   Time from{}, until = Time::max();
+  double limit = 1;  ///< its own, of the device's time
 };
 
 class Node : public scheduler::simulation::EventLoop {

@@ -162,8 +162,8 @@ TEST(TurnServer, ChargesWhatASessionComputed) {
     Computing computing(*turns, inside);
     while (turns->busy_us() < 20'000) std::this_thread::yield();
   }
-  while (server->time_of("a").served == 0ns) std::this_thread::yield();
-  EXPECT_LE(server->time_of("a").served, std::chrono::microseconds(turns->busy_us()));
+  while (server->time_of("a").total_served() == 0ns) std::this_thread::yield();
+  EXPECT_LE(server->time_of("a").total_served(), std::chrono::microseconds(turns->busy_us()));
 }
 
 TEST(TurnServer, IsAliveWhileItsThreadWorks) {

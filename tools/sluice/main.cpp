@@ -92,8 +92,14 @@ void add_transport(CLI::App& command, Settings& s) {
 
 void add_run_options(CLI::App& run, Settings& s) {
   add_local(run, s);
-  run.add_option("--memory", s.memory, "with --local: the slice of device memory, e.g. 512MiB")
+  run.add_option(
+         "--memory", s.memory,
+         "no more device memory than this, e.g. 512MiB: with --local the slice, else less of it "
+         "(SLUICE_MEM_LIMIT)")
       ->type_name("SIZE");
+  run.add_option("--compute-limit", s.compute_limit,
+                 "no more of each device's time than this, e.g. 50% (SLUICE_COMPUTE_LIMIT)")
+      ->type_name("PERCENT");
   add_transport(run, s);
   run.add_option("--log", s.log, "SLUICE_LOG for the program: trace, debug, info, warn, error, off")
       ->type_name("LEVEL");

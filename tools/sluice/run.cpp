@@ -1,5 +1,6 @@
 #include "tools/sluice/run.h"
 
+#include "server/config/percent.h"
 #include "server/config/size.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/load_shim.h"
@@ -94,12 +95,12 @@ std::optional<std::string> contradiction(const Settings& settings) {
     return "--local and --server exclude each other";
   if (settings.is_local && settings.tls.mode == "on" && settings.transport != "tcp")
     return "--tls on with --local: only TCP is encrypted, add --transport tcp";
-  if (!settings.memory.empty()) {
-    if (!settings.is_local)
-      return "--memory is for --local; on a server the administrator sets the slice";
+  if (!settings.memory.empty())
     if (const auto size = config::parse_size(settings.memory); !size)
       return "--memory: " + size.error().message;
-  }
+  if (!settings.compute_limit.empty())
+    if (const auto part = config::parse_percent(settings.compute_limit); !part)
+      return "--compute-limit: " + part.error().message;
   return std::nullopt;
 }
 

@@ -62,6 +62,8 @@ void export_to_environment(const Settings& settings) {
   put("SLUICE_TLS_KEY", settings.tls.key_file);
   put("SLUICE_EMULATE", settings.emulate);
   put("SLUICE_LOG", settings.log);
+  if (!settings.is_local) put("SLUICE_MEM_LIMIT", settings.memory);
+  put("SLUICE_COMPUTE_LIMIT", settings.compute_limit);
 }
 
 }  // namespace sluice::tool

@@ -13,7 +13,7 @@
 namespace sluice::tool {
 
 struct Settings {
-  std::string server, tenant, token_file, memory, transport, emulate, log;
+  std::string server, tenant, token_file, memory, compute_limit, transport, emulate, log;
   transport::tls::ClientChoice tls;
   bool is_local = false, wants_stats = false, has_no_audit = false;
   std::vector<std::string> command;

@@ -9,6 +9,7 @@
 #include "tools/sluicectl/bench.h"
 #include "tools/sluicectl/cert/command.h"
 #include "tools/sluicectl/commands.h"
+#include "tools/sluicectl/usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -259,6 +260,28 @@ void add_bench_commands(CLI::App& app, Options& o, Commands& commands) {
   commands.push_back({quota, [&o] { return bench_quota(o.output == "json"); }, {}});
 }
 
+void add_usage_command(CLI::App& app, UsageOptions& o, Options& general, Commands& commands) {
+  CLI::App* used =
+      app.add_subcommand("usage",
+                         "GPU time and memory that tenants used and had reserved, also in earlier "
+                         "lives of the server")
+          ->fallthrough();
+  used->add_option("--from", o.from, "first hour, UTC (default: the first of this month)")
+      ->type_name("DATE[THH:00]");
+  used->add_option("--to", o.to, "first hour not included (default: up to now)")
+      ->type_name("DATE[THH:00]");
+  used->add_option("--by", o.by,
+                   "a line for each of tenant, gpu, month, day, hour (default tenant)")
+      ->delimiter(',')
+      ->type_name("WORD,...");
+  used->add_option("--tenant", o.tenant, "this tenant only")->type_name("NAME");
+  CLI::Option* csv = used->add_flag("--csv", o.as_csv, "comma-separated, with a line of titles");
+  used->add_flag_callback(
+          "--json", [&general] { general.output = "json"; }, "as -o json")
+      ->excludes(csv);
+  commands.push_back({used, {}, [&o](Session s) { return usage(s, o); }});
+}
+
 int run(const Command& command, const Options& options) {
   if (command.alone) {
     const int status = command.alone();
@@ -296,6 +319,8 @@ int main(int argc, char** argv) {
   add_session_commands(app, options, commands);
   add_config_commands(app, options, commands);
   add_bench_commands(app, options, commands);
+  UsageOptions usage_options;
+  add_usage_command(app, usage_options, options, commands);
   CertOptions cert_options;
   add_cert_commands(app, cert_options, commands);
   try {
