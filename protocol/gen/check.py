@@ -54,6 +54,8 @@ def _check_function(e, functions, names):
         raise SpecError(f"{e.where}: {e.name} needs `body shim`: nothing can be generated for it")
     if e.checks and e.has_own_shim:
         raise SpecError(f"{e.where}: {e.name}: a hand-written body makes its own checks")
+    if e.work and (e.has_own_worker or not travels(e) or not any(p.type.base == "CUstream" for p in function.params)):
+        raise SpecError(f"{e.where}: {e.name}: `work` is for a generated body in the worker, with a stream")
     known = [p.name for p in function.params]
     for line in e.fields:
         if line.name not in known:

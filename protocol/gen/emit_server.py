@@ -36,6 +36,9 @@ def handler_source(entry, function, struct):
     for p, way in ways:
         if way.unit or way.what == "string":
             lines += _variable_part(p, way, struct)
+    if entry.work:
+        stream = next(p.name for p in function.params if p.type.base == "CUstream")
+        lines.append(f"  begin_device_work(call, {stream}, {entry.work});")
     run = f"driver.{entry.name}({', '.join(_argument(p, way) for p, way in ways)})"
     after = _after(ways, struct)
     lines += [f"  if (const CUresult failed = {run}) return failed;", *after, "  return CUDA_SUCCESS;"] if after else [f"  return {run};"]

@@ -54,6 +54,7 @@ class Entry:
     reply_fields: list = field(default_factory=list)
     reason: str = ""
     also: list = field(default_factory=list)
+    work: str = ""                  # the function computes on the device: its size in bytes, a C expression over the parameters
     checks: list = field(default_factory=list)    # C expressions; false = CUDA_ERROR_INVALID_VALUE at the call
 
     @property

@@ -61,6 +61,10 @@ def _entry_line(entry, words, where, in_reply):
         entry.carried_by = words[1:]
     elif key == "check":
         entry.checks.append(" ".join(words[1:]))
+    elif key == "work":
+        entry.work = " ".join(words[1:])
+        if not entry.work:
+            raise SpecError(f"{where}: expected `work BYTES`")
     elif key == "also":
         if len(words) != 2 and (len(words) != 4 or words[2] != "without"):
             raise SpecError(f"{where}: expected `also NAME` or `also NAME without PARAMETER`")

@@ -40,7 +40,7 @@ struct Upload {
 template <class Release>
 CUresult issue(Call& call, const Upload& upload, CUstream stream, Release release) {
   Worker& worker = call.worker();
-  worker.begin_work(stream);
+  begin_device_work(call, stream, upload.bytes);
   const CUresult result =
       call.driver().cuMemcpyHtoDAsync_v2(upload.destination, upload.source, upload.bytes, stream);
   if (result != CUDA_SUCCESS) return result;
@@ -157,7 +157,7 @@ CUresult download_to_lane(Call& call, const wire::copy_d2h_staged& args) {
   const auto give_back = [&worker, context = worker.current(), slot, bytes = args.bytes] {
     worker.staging().give_back(context, slot, bytes);
   };
-  worker.begin_work(stream);
+  begin_device_work(call, stream, args.bytes);
   const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(slot, args.src, args.bytes, stream);
   if (result != CUDA_SUCCESS) {
     give_back();
@@ -228,7 +228,7 @@ CUresult handle(Call& call, const wire::copy_d2h& args, wire::copy_d2h::Reply&) 
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return refuse(0, bad);
   if (args.bytes > wire::kCopyWindowBytes) return refuse(0, CUDA_ERROR_INVALID_VALUE);
-  worker.begin_work(stream);
+  begin_device_work(call, stream, args.bytes);
   const CUcontext context = worker.current();
   for (std::uint64_t at = 0; at < args.bytes;) {
     const std::uint64_t bytes = std::min<std::uint64_t>(args.bytes - at, StagingPool::kBlockBytes);
@@ -265,7 +265,7 @@ CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_st
   const bool is_direct = worker.shared_staging().is_registered(context);
   std::byte* const into = is_direct ? target : take_staging(worker, args.bytes);
   if (into == nullptr) return tell(CUDA_ERROR_OUT_OF_MEMORY);
-  worker.begin_work(stream);
+  begin_device_work(call, stream, args.bytes);
   const auto give_back = [&worker, context, is_direct, into, bytes = args.bytes] {
     if (!is_direct) worker.staging().give_back(context, into, bytes);
   };
@@ -287,8 +287,7 @@ CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_st
 CUresult handle(Call& call, const wire::copy_d2d& args, wire::copy_d2d::Reply&) {
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return bad;
-  Worker& worker = call.worker();
-  worker.begin_work(stream);
+  begin_device_work(call, stream, args.bytes);
   return call.driver().cuMemcpyDtoDAsync_v2(args.dst, args.src, args.bytes, stream);
 }
 

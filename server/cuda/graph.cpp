@@ -6,6 +6,14 @@
 #include <cstring>
 
 namespace sluice::server {
+namespace {
+
+/// A graph costs what it cost the last times, as one command.
+std::uint64_t cost_key_of(std::uint64_t exec) {
+  return scheduler::CostModel::key_of(exec, 0, 0, 0);
+}
+
+}  // namespace
 
 CUresult handle(Call& call, const wire::graph_clone& args, wire::graph_clone::Reply&) {
   const DriverTable& driver = call.driver();
@@ -54,7 +62,7 @@ CUresult handle(Call& call, const wire::graph_launch& args, wire::graph_launch::
   if (!launch->transfers.empty())
     std::memcpy(launch->transfers.data(), transfers.data(),
                 launch->transfers.size() * sizeof(std::uint64_t));
-  call.worker().begin_work(stream);
+  call.worker().begin_work(stream, cost_key_of(args.exec));
   return call.worker().graphs->launch(args.exec, exec, stream, launch);
 }
 
@@ -64,7 +72,7 @@ CUresult handle(Call& call, const wire::cuGraphLaunch& args, wire::cuGraphLaunch
   if (const CUresult bad = native(call, args.hGraphExec, &exec)) return bad;
   if (const CUresult bad = native(call, args.hStream, &stream)) return bad;
   if (call.driver().cuGraphLaunch == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  call.worker().begin_work(stream);
+  call.worker().begin_work(stream, cost_key_of(args.hGraphExec));
   return call.driver().cuGraphLaunch(exec, stream);
 }
 

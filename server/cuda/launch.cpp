@@ -21,6 +21,12 @@ CUresult callee_of(Call& call, const wire::launch& args, CUfunction* out) {
   return CUDA_SUCCESS;
 }
 
+std::uint64_t cost_key_of(const wire::launch& args) {
+  const std::uint64_t blocks = std::uint64_t{args.grid[0]} * args.grid[1] * args.grid[2];
+  const std::uint32_t threads = args.block[0] * args.block[1] * args.block[2];
+  return scheduler::CostModel::key_of(args.callee, blocks, threads, args.shared_bytes);
+}
+
 }  // namespace
 
 CUresult handle(Call& call, const wire::launch& args, wire::launch::Reply&) {
@@ -50,7 +56,7 @@ CUresult handle(Call& call, const wire::launch& args, wire::launch::Reply&) {
   for (std::size_t i = 0; i < layout->second.params.size(); ++i)
     params[i] = const_cast<std::byte*>(packed.data()) + layout->second.params[i].offset_bytes;
 
-  worker.begin_work(stream);
+  worker.begin_work(stream, cost_key_of(args));
   const Bytes attribute_bytes = call.blob(1);
   if (attribute_bytes.empty() && args.is_cooperative == 0)
     return driver.cuLaunchKernel(function, args.grid[0], args.grid[1], args.grid[2], args.block[0],

@@ -52,6 +52,9 @@ class Call {
   bool is_deferred_ = false;
 };
 
+/// The call computes on the device, in the stream, in proportion to `bytes`: takes the turn for it
+/// (Worker::begin_work()).
+void begin_device_work(Call& call, CUstream stream, std::uint64_t bytes);
 /// The driver's handle for a wire id: 0 -> null; unknown or other kind -> CUDA_ERROR_INVALID_HANDLE
 /// (contexts: INVALID_CONTEXT). Defined for every CUDA handle type (server/worker/handles.h).
 template <class Handle>

@@ -11,14 +11,21 @@ constexpr std::uint64_t kPatienceNs = 10'000'000;
 /// function for a copy in another stream, say. Then the window lets one more through.
 constexpr auto kStall = 4ms;
 
+scheduler::Time now() {
+  return scheduler::Time(turns::now_ns());
+}
+
 }  // namespace
 
-void LaunchGate::before_work(unsigned device) {
+void LaunchGate::before_work(unsigned device, std::uint64_t cost_key) {
   const bool is_contended = turns_.is_contended(device);
-  // Only this thread writes issued_.
-  if (issued_ - marked_ >= (is_contended ? kBundle : kBundleAlone)) mark();
-  if (is_contended) keep_window();
   std::unique_lock lock(mutex_);
+  const bool is_full = bundles_.is_full_for(cost_key, turns_.window(device) / 4,
+                                            is_contended ? kBundle : kBundleAlone);
+  lock.unlock();
+  if (is_full) mark();
+  if (is_contended) keep_window(device, cost_key);
+  lock.lock();
   // Held and counted under one lock: what completes meanwhile must not give the turn away.
   while (!stops_ && !(held_.contains(device) && turns_.may_compute(device))) {
     const bool is_held = held_.contains(device);
@@ -26,7 +33,7 @@ void LaunchGate::before_work(unsigned device) {
     is_held ? drain() : take(device);
     lock.lock();
   }
-  ++issued_;
+  bundles_.add(cost_key, now());
 }
 
 void LaunchGate::take(unsigned device) {
@@ -40,16 +47,17 @@ void LaunchGate::take(unsigned device) {
 }
 
 void LaunchGate::mark() {
-  const std::uint64_t count = issued_;
-  if (count == marked_) return;
-  marked_ = count;
-  after_all_([this, count] { on_completed(count); });
+  {
+    const std::lock_guard lock(mutex_);
+    if (!bundles_.close()) return;
+  }
+  after_all_([this] { on_completed(); });
 }
 
-void LaunchGate::on_completed(std::uint64_t count) {
+void LaunchGate::on_completed() {
   const std::lock_guard lock(mutex_);
-  completed_ = std::max(completed_, count);
-  if (completed_ == issued_) give_back();
+  bundles_.complete(now());
+  if (bundles_.count() == 0) give_back();
   changed_.notify_all();
 }
 
@@ -65,13 +73,28 @@ void LaunchGate::drain() {
   mark();
   std::unique_lock lock(mutex_);
   // A turn may end before anything was issued in it.
-  if (completed_ == issued_) give_back();
+  if (bundles_.count() == 0) give_back();
   changed_.wait(lock, [this] { return stops_ || held_.empty(); });
 }
 
-void LaunchGate::keep_window() {
+/// One command may always be under way, whatever it costs.
+void LaunchGate::keep_window(unsigned device, std::uint64_t cost_key) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kStall, [this] { return stops_ || issued_ - completed_ < kWindow; });
+  const auto has_room = [&] {
+    return stops_ || bundles_.count() == 0 ||
+           (bundles_.count() < kWindow &&
+            bundles_.under_way() + bundles_.estimate(cost_key) <= turns_.window(device));
+  };
+  const auto end = std::chrono::steady_clock::now() + kStall;
+  while (!has_room()) {
+    if (bundles_.asked() == 0) {  // what is waited for must be asked for
+      lock.unlock();
+      mark();
+      lock.lock();
+    } else if (changed_.wait_until(lock, end) == std::cv_status::timeout) {
+      return;
+    }
+  }
 }
 
 void LaunchGate::rest() {

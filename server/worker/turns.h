@@ -7,6 +7,7 @@
 #include "server/turns/pages.h"
 
 #include <array>
+#include <chrono>
 #include <mutex>
 #include <string>
 
@@ -33,6 +34,11 @@ class Turns {
   /// Others wait.
   [[nodiscard]] bool is_contended(unsigned device) const {
     return grant(device).is_contended.load() != 0;
+  }
+  /// Device time that may be under way at once while others wait.
+  [[nodiscard]] std::chrono::nanoseconds window(unsigned device) const {
+    const std::uint64_t ns = grant(device).window_ns;
+    return std::chrono::nanoseconds(ns != 0 ? ns : turns::kWindowNs);
   }
   /// On all devices.
   [[nodiscard]] std::uint64_t busy_us() const;

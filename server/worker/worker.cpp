@@ -28,6 +28,10 @@ void note_stream_work(Call& call, CUstream stream) {
           call.header().opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d_staged));
 }
 
+void begin_device_work(Call& call, CUstream stream, std::uint64_t bytes) {
+  call.worker().begin_work(stream, scheduler::CostModel::key_of(call.header().opcode, bytes, 0, 0));
+}
+
 Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> channel,
                LedgerLink& ledger)
     : host_functions(std::make_unique<HostFunctions>()),
@@ -310,7 +314,7 @@ void Worker::note_work(CUstream stream, bool is_upload) {
   streams_.note_work(state);
 }
 
-void Worker::begin_work(CUstream stream) {
+void Worker::begin_work(CUstream stream, std::uint64_t cost_key) {
   const StreamRef state = streams_.find(current_, stream);
   if (state->captures != 0) return;
   if (gate_ != nullptr) {
@@ -318,7 +322,7 @@ void Worker::begin_work(CUstream stream) {
       gated_context_ = current_;
       gated_device_ = current_device();
     }
-    gate_->before_work(gated_device_);
+    gate_->before_work(gated_device_, cost_key);
   }
   if (turns_ == nullptr) meter_.begin(current_, stream);
 }

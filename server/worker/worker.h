@@ -106,8 +106,10 @@ class Worker final : private wire::RecordHandler {
   void after_stream(CUstream stream, Completer::Kind kind, Completer::Action action);
   /// The same for the record of the client's event that was just made in the stream.
   void after_record(CUstream stream, CUevent event, Completer::Action action);
-  /// Starts the measurement of device work that is about to be issued in the stream.
-  void begin_work(CUstream stream);
+  /// Device work is about to be issued in the stream: waits for the turn and starts the
+  /// measurement. `cost_key`: what costs the same has the same
+  /// (scheduler::CostModel::key_of(); begin_device_work() of call.h makes it).
+  void begin_work(CUstream stream, std::uint64_t cost_key);
   /// Something is about to be issued in the stream (native<CUstream>() does this by itself).
   void note_work(CUstream stream, bool is_upload);
   /// What was just issued in the stream is an upload that later work in every stream comes after.

@@ -37,11 +37,14 @@ class WorkerClient : public ::testing::Test, private wire::RecordHandler {
  protected:
   static constexpr std::uint32_t kContext = 1;
 
+  virtual void before_start(server::Worker&) {}
+
   void start(std::uint64_t limit_bytes = 0,
              transport::LoopPair pair = transport::make_loop_pair()) {
     ledger_ = std::make_unique<server::LocalLedger>(limit_bytes);
     channel_ = std::move(pair.client);
     worker_ = std::make_unique<server::Worker>(driver_.table, std::move(pair.server), *ledger_);
+    before_start(*worker_);
     thread_ = std::thread([this] {
       ended_ = worker_->run();
       worker_->stop();  // as the end of the worker's process would close the channel

@@ -122,6 +122,13 @@ void FakeDriver::fill_streams() {
   };
   table.cuMemsetD8Async = [](CUdeviceptr, unsigned char, std::size_t, CUstream stream) {
     const std::lock_guard lock(self->mutex_);
+    self->note("memset");
+    self->issue(stream);
+    return CUDA_SUCCESS;
+  };
+  table.cuMemcpyDtoDAsync_v2 = [](CUdeviceptr, CUdeviceptr, std::size_t, CUstream stream) {
+    const std::lock_guard lock(self->mutex_);
+    self->note("copy_d2d");
     self->issue(stream);
     return CUDA_SUCCESS;
   };

@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 using server::LaunchGate;
 using server::Turns;
 
+constexpr std::uint64_t kKey = 7;
+
 class LaunchGateTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -53,8 +55,18 @@ class LaunchGateTest : public ::testing::Test {
     for (const auto& mark : marks) mark();
     return !marks.empty();
   }
+  std::size_t marks() {
+    const std::lock_guard lock(mutex_);
+    return marks_.size();
+  }
+  /// The gate knows what kKey costs from here on: nearly nothing.
+  void learn() {
+    gate_->before_work(0, kKey);
+    gate_->rest();
+    complete();
+  }
   std::future<void> work_on_a_thread() {
-    return std::async(std::launch::async, [this] { gate_->before_work(0); });
+    return std::async(std::launch::async, [this] { gate_->before_work(0, kKey); });
   }
 
   server::turns::Mapped<server::turns::Grants> grants_;
@@ -67,8 +79,8 @@ class LaunchGateTest : public ::testing::Test {
 
 TEST_F(LaunchGateTest, HoldsTheTurnUntilEverythingIssuedHasCompleted) {
   open();
-  gate_->before_work(0);
-  gate_->before_work(0);
+  gate_->before_work(0, kKey);
+  gate_->before_work(0, kKey);
   EXPECT_EQ(use().running, 1u);
   EXPECT_EQ(use().has_work, 1u);
   gate_->rest();
@@ -80,9 +92,9 @@ TEST_F(LaunchGateTest, HoldsTheTurnUntilEverythingIssuedHasCompleted) {
 
 TEST_F(LaunchGateTest, KeepsTheTurnIfMoreWasIssuedMeanwhile) {
   open();
-  gate_->before_work(0);
+  gate_->before_work(0, kKey);
   gate_->rest();
-  gate_->before_work(0);
+  gate_->before_work(0, kKey);
   ASSERT_TRUE(complete());
   EXPECT_EQ(use().running, 1u);
   gate_->rest();
@@ -101,7 +113,7 @@ TEST_F(LaunchGateTest, HoldsCommandsBackUntilTheTurnComes) {
 
 TEST_F(LaunchGateTest, IssuesNothingMoreOnceTheTurnIsToEnd) {
   open();
-  gate_->before_work(0);
+  gate_->before_work(0, kKey);
   close();
   auto issued = work_on_a_thread();
   while (!complete()) std::this_thread::yield();  // it asks for the completion of what was issued
@@ -117,17 +129,45 @@ TEST_F(LaunchGateTest, LetsCommandsThroughAlthoughNothingCompletes) {
   // ever.
   open();
   grant().is_contended = 1;
-  for (std::uint64_t i = 0; i < LaunchGate::kWindow + 3; ++i) gate_->before_work(0);
+  for (std::uint64_t i = 0; i < LaunchGate::kWindow + 3; ++i) gate_->before_work(0, kKey);
   EXPECT_EQ(use().running, 1u);
 }
 
 TEST_F(LaunchGateTest, AsksForCompletionNowAndThenDuringABurst) {
   open();
-  for (std::uint64_t i = 0; i <= LaunchGate::kBundleAlone; ++i) gate_->before_work(0);
-  EXPECT_EQ(marks_.size(), 1u);
+  grant().window_ns = std::chrono::nanoseconds(1h).count();  // only the number counts
+  learn();
+  for (std::size_t i = 0; i <= LaunchGate::kBundleAlone; ++i) gate_->before_work(0, kKey);
+  EXPECT_EQ(marks(), 1u);
   grant().is_contended = 1;
-  for (std::uint64_t i = 0; i < 3 * LaunchGate::kBundle; ++i) gate_->before_work(0);
-  EXPECT_EQ(marks_.size(), 4u);
+  for (std::size_t i = 0; i < 3 * LaunchGate::kBundle; ++i) gate_->before_work(0, kKey);
+  EXPECT_EQ(marks(), 4u);
+}
+
+TEST_F(LaunchGateTest, MeasuresACommandThatItNeverSawAlone) {
+  open();
+  grant().window_ns = std::chrono::nanoseconds(1h).count();
+  learn();
+  gate_->before_work(0, kKey);
+  gate_->before_work(0, kKey + 1);
+  EXPECT_EQ(marks(), 1u) << "what came before is another bundle";
+  gate_->before_work(0, kKey);
+  EXPECT_EQ(marks(), 2u) << "and so is what comes after";
+}
+
+TEST_F(LaunchGateTest, HoldsCommandsBackOnceTheWindowIsFullInTime) {
+  open();
+  grant().is_contended = 1;
+  grant().window_ns = 2 * std::chrono::nanoseconds(server::Bundles::kUnknown).count();
+  gate_->before_work(0, 1);
+  gate_->before_work(0, 2);
+  // Two that were never seen fill it: the third comes when one is over, or after a stall.
+  const auto started = std::chrono::steady_clock::now();
+  gate_->before_work(0, 3);
+  EXPECT_GE(std::chrono::steady_clock::now() - started, 4ms);
+  complete();
+  gate_->before_work(0, 4);
+  EXPECT_EQ(use().running, 1u);
 }
 
 TEST_F(LaunchGateTest, IssuesNothingWithoutTheTurnAlthoughAllHasCompletedMeanwhile) {
@@ -136,7 +176,7 @@ TEST_F(LaunchGateTest, IssuesNothingWithoutTheTurnAlthoughAllHasCompletedMeanwhi
   grant().is_contended = 1;
   LaunchGate at_once(*turns_, [](const std::function<void()>& action) { action(); });
   for (std::uint64_t i = 0; i < 3 * LaunchGate::kBundle; ++i) {
-    at_once.before_work(0);
+    at_once.before_work(0, kKey);
     ASSERT_EQ(use().running, 1u) << i;
   }
 }
@@ -152,7 +192,7 @@ TEST_F(LaunchGateTest, GoesOnHoweverTheTurnComesAndGoes) {
   });
   LaunchGate at_once(*turns_, [](const std::function<void()>& action) { action(); });
   for (int i = 0; i < 200; ++i) {
-    at_once.before_work(0);
+    at_once.before_work(0, kKey);
     if (i % 3 == 0) at_once.rest();
   }
   stops = true;
