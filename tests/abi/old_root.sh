@@ -6,19 +6,10 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "$1" && pwd)
 work=$root/build/old-root
-mkdir -p "$work"/apt/{lists/partial,cache/archives/partial} "$work/programs"
-
 libraries=$work/root/lib/x86_64-linux-gnu
-if [ ! -e "$libraries/libc.so.6" ]; then
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bullseye main" >"$work/apt/sources.list"
-  touch "$work/apt/status"
-  apt=(apt-get -qq -o "Dir::Etc::SourceList=$work/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o "Dir::State::Lists=$work/apt/lists" -o "Dir::State::status=$work/apt/status" -o "Dir::Cache=$work/apt/cache"
-    -o "APT::Sandbox::User=$(id -un)")
-  "${apt[@]}" update
-  (cd "$work" && "${apt[@]}" download libc6)
-  dpkg -x "$work"/libc6_*.deb "$work/root"
-fi
+. "$root/tests/debs.sh"
+fetch_debs "$work" bullseye main libc6
+mkdir -p "$work/programs"
 
 # As cmake/SluiceOldGlibc.cmake links.
 old=$build/old_glibc

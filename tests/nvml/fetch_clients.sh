@@ -4,24 +4,13 @@
 # declarations with that header, and the names with it. Part of `tools/dev test --full`. usage: fetch_clients.sh BUILD
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/debs.sh"
 build=$(cd "$1" && pwd)
 work=$root/build/nvml-clients
-mkdir -p "$work"/apt/{lists/partial,cache/archives/partial} "$work/debs" "$work/root"
 packages=(python3-pynvml gpustat python3-psutil python3-blessed python3-six python3-wcwidth python3-pkg-resources nvtop
   libncursesw6 libtinfo6 nvidia-smi libnvidia-ml-dev)
 
-if [ ! -e "$work/done" ]; then
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main contrib non-free" \
-    >"$work/apt/sources.list"
-  touch "$work/apt/status"
-  apt=(apt-get -qq -o "Dir::Etc::SourceList=$work/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o "Dir::State::Lists=$work/apt/lists" -o "Dir::State::status=$work/apt/status" -o "Dir::Cache=$work/apt/cache"
-    -o "APT::Sandbox::User=$(id -un)")
-  "${apt[@]}" update
-  (cd "$work/debs" && "${apt[@]}" download "${packages[@]}")
-  for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/root"; done
-  touch "$work/done"
-fi
+fetch_debs "$work" bookworm "main contrib non-free" "${packages[@]}"
 
 failed=0
 c++ -std=c++20 -fsyntax-only -I"$root" -isystem "$work/root/usr/include" "$root/tests/nvml/layouts_check.cpp" || failed=1
