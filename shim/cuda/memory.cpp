@@ -125,14 +125,19 @@ SLUICE_API cuMemFree_v2(CUdeviceptr dptr) {
 SLUICE_API cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (const CUresult refused = enter(wire::Fn::cuMemGetInfo_v2)) return refused;
   if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr int kAttempts = 4;
+  const std::uint32_t device = session().devices().ordinal(current_context()->device);
   const wire::cuMemGetInfo_v2 args{};
   wire::cuMemGetInfo_v2::Reply reply{};
-  if (const CUresult failed = call(args, reply)) return failed;
+  std::size_t spare = 0;
+  // What goes back while we ask is counted neither here nor there, or twice.
+  for (int i = 0; i < kAttempts; ++i) {
+    spare = session().memory().spare_bytes_of(device);
+    if (const CUresult failed = call(args, reply)) return failed;
+    if (session().memory().spare_bytes_of(device) == spare) break;
+  }
   // What is kept for the next allocation is free to the program.
-  *free = std::min<std::size_t>(
-      reply.free +
-          session().memory().spare_bytes_of(session().devices().ordinal(current_context()->device)),
-      reply.total);
+  *free = std::min<std::size_t>(reply.free + spare, reply.total);
   *total = reply.total;
   return CUDA_SUCCESS;
 }
