@@ -5,6 +5,7 @@
 #include "protocol/opcodes.h"
 #include "protocol/wire.h"
 #include "server/broker/broker.h"
+#include "server/broker/printable.h"
 #include "server/broker/session.h"
 
 #include <sys/socket.h>
@@ -105,7 +106,7 @@ void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& 
                          "max_sessions in [server]",
                          sessions_.size()));
   if (const auto limits = parse_client_limits(hello.limits); !limits)
-    return refuse(client, Code::kServer, limits.error().message);
+    return refuse(client, Code::kServer, printable(limits.error().message));
   if ((hello.feature_bits & wire::kFeatureCheckOnly) != 0) {
     send(*client, welcome_of(hello));
     return close_client(client);

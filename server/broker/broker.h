@@ -206,6 +206,7 @@ class Broker final : public control::Administration {
   /// What a worker asks the ledger, and what it tells it.
   void on_memory(const std::shared_ptr<Session>& session, const link::Message& message);
   void answer_memory(const std::shared_ptr<Session>& session);
+  [[nodiscard]] bool is_beyond_wish(const Session& session, const link::Charge& charge) const;
   bool charge(Session& session, const link::Charge& charge);
   bool recall_others(const std::shared_ptr<Session>& session, std::uint32_t device);
   void on_recalled(const Session& session);

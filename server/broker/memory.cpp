@@ -81,9 +81,14 @@ void Broker::deny(Session& session, const link::Charge& asked) {
       session.tenant.name, denials.count);
 }
 
-bool Broker::charge(Session& session, const link::Charge& charge) {
+/// The session itself has asked for no more, whatever its tenant has left.
+bool Broker::is_beyond_wish(const Session& session, const link::Charge& charge) const {
   const std::uint64_t own = session.limits.lowered(limit_of(session, charge.device), charge.device);
-  if (charge.bytes > rest(own, ledger_.held_bytes(session.id, charge.device))) return false;
+  return charge.bytes > rest(own, ledger_.held_bytes(session.id, charge.device));
+}
+
+bool Broker::charge(Session& session, const link::Charge& charge) {
+  if (is_beyond_wish(session, charge)) return false;
   const bool is_granted = ledger_.charge(session.id, session.tenant.name, charge.device,
                                          charge.bytes, limit_of(session, charge.device));
   if (is_granted) meter_tenant(session.tenant.name);
@@ -116,7 +121,8 @@ void Broker::answer_memory(const std::shared_ptr<Session>& session) {
     }
     const auto& asked = std::get<link::Charge>(questions.front());
     const bool is_granted = charge(*session, asked);
-    if (!is_granted && recall_others(session, asked.device)) return;
+    const bool could_be = !is_granted && !is_beyond_wish(*session, asked);
+    if (could_be && recall_others(session, asked.device)) return;
     session->recalled.clear();
     if (!is_granted) deny(*session, asked);
     send_answer(*session, asked.device, is_granted);

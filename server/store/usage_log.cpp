@@ -10,16 +10,14 @@ namespace {
 
 /// For an administrator who waits.
 constexpr std::chrono::seconds kFlushTime{5};
-constexpr const char* kAddHour =
-    "INSERT INTO usage VALUES (?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET gpu_s = gpu_s + "
-    "excluded.gpu_s, reserved_gpu_s = reserved_gpu_s + excluded.reserved_gpu_s, memory_byte_s = "
-    "memory_byte_s + excluded.memory_byte_s, reserved_memory_byte_s = reserved_memory_byte_s + "
-    "excluded.reserved_memory_byte_s";
-constexpr const char* kAddTotal =
-    "INSERT INTO usage_total VALUES (?,?,?,?,?,?) ON CONFLICT DO UPDATE SET gpu_s = gpu_s + "
-    "excluded.gpu_s, reserved_gpu_s = reserved_gpu_s + excluded.reserved_gpu_s, memory_byte_s = "
-    "memory_byte_s + excluded.memory_byte_s, reserved_memory_byte_s = reserved_memory_byte_s + "
-    "excluded.reserved_memory_byte_s";
+std::string add_sql(const char* table, const char* parameters) {
+  return format(
+      "INSERT INTO {} VALUES ({}) ON CONFLICT DO UPDATE SET gpu_s = gpu_s + excluded.gpu_s, "
+      "reserved_gpu_s = reserved_gpu_s + excluded.reserved_gpu_s, memory_byte_s = memory_byte_s + "
+      "excluded.memory_byte_s, reserved_memory_byte_s = reserved_memory_byte_s + "
+      "excluded.reserved_memory_byte_s",
+      table, parameters);
+}
 
 void bind_use(Statement& statement, const Use& use) {
   statement.bind(use.gpu_s).bind(use.reserved_gpu_s);
@@ -138,8 +136,8 @@ bool UsageLog::write_pending(std::unique_lock<std::mutex>& lock) {
 
 Status UsageLog::write(Database& database, const Rows& rows) {
   return database.transaction([&]() -> Status {
-    SLUICE_TRY(Statement hour, database.prepare(kAddHour));
-    SLUICE_TRY(Statement total, database.prepare(kAddTotal));
+    SLUICE_TRY(Statement hour, database.prepare(add_sql("usage", "?,?,?,?,?,?,?")));
+    SLUICE_TRY(Statement total, database.prepare(add_sql("usage_total", "?,?,?,?,?,?")));
     for (const auto& [key, use] : rows) {
       const auto& [tenant, gpu] = key.second;
       hour.bind(key.first).bind(std::string_view(tenant)).bind(std::string_view(gpu));

@@ -52,8 +52,4 @@ void Bundles::learn(const Bundle& bundle, Duration actual) {
   for (const auto& [key, part] : parts) model_.learn(key, part);
 }
 
-Bundles::Duration Bundles::under_way() const {
-  return count_ == 0 ? Duration(0) : estimate_;
-}
-
 }  // namespace sluice::server

@@ -36,7 +36,7 @@ class Bundles {
   /// Bundles that were closed and have not completed: a completion is to come.
   [[nodiscard]] std::size_t asked() const { return closed_.size(); }
   /// What is counted, in time, as far as it is known.
-  [[nodiscard]] Duration under_way() const;
+  [[nodiscard]] Duration under_way() const { return estimate_; }
   /// What such a command will cost.
   [[nodiscard]] Duration estimate(std::uint64_t key) const {
     return model_.estimate(key).value_or(kUnknown);

@@ -19,39 +19,34 @@ scheduler::Time now() {
 
 void LaunchGate::before_work(unsigned device, std::uint64_t cost_key) {
   const bool is_contended = turns_.is_contended(device);
-  std::unique_lock lock(mutex_);
-  const bool is_full = bundles_.is_full_for(cost_key, turns_.window(device) / 4,
-                                            is_contended ? kBundle : kBundleAlone);
-  lock.unlock();
-  if (is_full) mark();
-  if (is_contended) keep_window(device, cost_key);
-  lock.lock();
+  Lock lock(mutex_);
+  if (bundles_.is_full_for(cost_key, turns_.window(device) / 4,
+                           is_contended ? kBundle : kBundleAlone))
+    mark(lock);
+  if (is_contended) keep_window(lock, device, cost_key);
   // Held and counted under one lock: what completes meanwhile must not give the turn away.
-  while (!stops_ && !(held_.contains(device) && turns_.may_compute(device))) {
-    const bool is_held = held_.contains(device);
-    lock.unlock();
-    is_held ? drain() : take(device);
-    lock.lock();
-  }
+  while (!stops_ && !(held_.contains(device) && turns_.may_compute(device)))
+    held_.contains(device) ? drain(lock) : take(lock, device);
   bundles_.add(cost_key, now());
 }
 
-void LaunchGate::take(unsigned device) {
+void LaunchGate::take(Lock& lock, unsigned device) {
+  lock.unlock();
   turns_.add_work(device);
   while (!turns_.begin(device, kPatienceNs)) {
-    const std::lock_guard lock(mutex_);
+    lock.lock();
     if (stops_) return turns_.remove_work(device);
+    lock.unlock();
   }
-  const std::lock_guard lock(mutex_);
+  lock.lock();
   held_.insert(device);
 }
 
-void LaunchGate::mark() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!bundles_.close()) return;
-  }
+void LaunchGate::mark(Lock& lock) {
+  if (!bundles_.close()) return;
+  lock.unlock();
   after_all_([this] { on_completed(); });
+  lock.lock();
 }
 
 void LaunchGate::on_completed() {
@@ -69,17 +64,15 @@ void LaunchGate::give_back() {
   held_.clear();
 }
 
-void LaunchGate::drain() {
-  mark();
-  std::unique_lock lock(mutex_);
+void LaunchGate::drain(Lock& lock) {
+  mark(lock);
   // A turn may end before anything was issued in it.
   if (bundles_.count() == 0) give_back();
   changed_.wait(lock, [this] { return stops_ || held_.empty(); });
 }
 
 /// One command may always be under way, whatever it costs.
-void LaunchGate::keep_window(unsigned device, std::uint64_t cost_key) {
-  std::unique_lock lock(mutex_);
+void LaunchGate::keep_window(Lock& lock, unsigned device, std::uint64_t cost_key) {
   const auto has_room = [&] {
     return stops_ || bundles_.count() == 0 ||
            (bundles_.count() < kWindow &&
@@ -87,18 +80,16 @@ void LaunchGate::keep_window(unsigned device, std::uint64_t cost_key) {
   };
   const auto end = std::chrono::steady_clock::now() + kStall;
   while (!has_room()) {
-    if (bundles_.asked() == 0) {  // what is waited for must be asked for
-      lock.unlock();
-      mark();
-      lock.lock();
-    } else if (changed_.wait_until(lock, end) == std::cv_status::timeout) {
+    if (bundles_.asked() == 0)
+      mark(lock);  // what is waited for must be asked for
+    else if (changed_.wait_until(lock, end) == std::cv_status::timeout)
       return;
-    }
   }
 }
 
 void LaunchGate::rest() {
-  mark();
+  Lock lock(mutex_);
+  mark(lock);
 }
 
 void LaunchGate::stop() {

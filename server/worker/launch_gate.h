@@ -42,10 +42,11 @@ class LaunchGate {
   static constexpr std::size_t kWindow = 4 * kBundle;
 
  private:
-  void mark();
-  void drain();
-  void take(unsigned device);
-  void keep_window(unsigned device, std::uint64_t cost_key);
+  using Lock = std::unique_lock<std::mutex>;  ///< of mutex_, held before and after
+  void mark(Lock& lock);
+  void drain(Lock& lock);
+  void take(Lock& lock, unsigned device);
+  void keep_window(Lock& lock, unsigned device, std::uint64_t cost_key);
   void on_completed();
   void give_back();  ///< mutex_ is held
 

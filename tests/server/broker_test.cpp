@@ -276,6 +276,8 @@ TEST_F(BrokerTest, AClientsOwnLimitThatCannotBeReadIsRefused) {
   wire::Hello hello = hello_of("good");
   hello.limits = "CUDA_DEVICE_SM_LIMIT=half\n";
   EXPECT_NE(std::string::npos, refusal_of(hello).message.find("CUDA_DEVICE_SM_LIMIT=half"));
+  hello.limits = "SLUICE_MEM_LIMIT=\x1b[2J\n";
+  EXPECT_EQ(std::string::npos, refusal_of(hello).message.find('\x1b')) << "and into the log";
 }
 
 }  // namespace

@@ -28,6 +28,18 @@ TEST_F(Recall, WhatAnotherSessionKeepsIsGivenToTheOneThatNeedsIt) {
   EXPECT_TRUE(eventually([&] { return used_bytes("good") == 900 * kKiB; }));
 }
 
+TEST_F(Recall, ASessionAtItsOwnLimitTakesNothingFromTheOthers) {
+  start();
+  wire::Hello hello = hello_of("good");
+  hello.limits = "SLUICE_MEM_LIMIT=100KiB\n";
+  const Client rich = open("good");
+  const Client small = open(hello);
+  EXPECT_EQ('1', rich.data.command('c', 900 * kKiB));
+  EXPECT_EQ('k', rich.data.command('k', 600 * kKiB));
+  EXPECT_EQ('0', small.data.command('c', 101 * kKiB));
+  EXPECT_EQ(900 * kKiB, used_bytes("good")) << "what is kept went back for nothing";
+}
+
 TEST_F(Recall, TogetherTheyMayHaveEnough) {
   start();
   const Client a = open("good");

@@ -1,8 +1,9 @@
 // Turns at the boundary of commands, with the test as broker and as driver.
 #include "server/worker/launch_gate.h"
 
+#include "turn_pages.h"
+
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 
 #include <atomic>
 #include <deque>
@@ -21,30 +22,18 @@ constexpr std::uint64_t kKey = 7;
 class LaunchGateTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto grants = server::turns::make_grants();
-    auto uses = server::turns::make_uses();
-    ASSERT_TRUE(grants && uses);
-    grants_ = std::move(*grants);
-    uses_ = std::move(*uses);
-    auto given = server::turns::map_grants(Fd(::dup(grants_.fd())));
-    auto written = server::turns::map_uses(Fd(::dup(uses_.fd())));
-    ASSERT_TRUE(given && written);
-    turns_ = std::make_unique<Turns>(std::move(*given), std::move(*written),
-                                     Fd(::eventfd(0, EFD_NONBLOCK)));
+    turns_ = pages_.make_turns();
+    ASSERT_NE(nullptr, turns_);
     gate_ = std::make_unique<LaunchGate>(*turns_, [this](std::function<void()> action) {
       const std::lock_guard lock(mutex_);
       marks_.push_back(std::move(action));
     });
   }
 
-  server::turns::Grant& grant() { return grants_->devices[0]; }
-  server::turns::Use& use() { return uses_->devices[0]; }
-  void open() {
-    grant().open_until_ns = ~std::uint64_t{0};
-    grant().is_open = 1;
-    server::turns::wake_all(grant().is_open);
-  }
-  void close() { grant().is_open = 0; }
+  server::turns::Grant& grant() { return pages_.grant(); }
+  server::turns::Use& use() { return pages_.use(); }
+  void open() { pages_.open(); }
+  void close() { pages_.close(); }
   /// What was issued so far completes; false: nobody has asked.
   bool complete() {
     std::deque<std::function<void()>> marks;
@@ -69,8 +58,7 @@ class LaunchGateTest : public ::testing::Test {
     return std::async(std::launch::async, [this] { gate_->before_work(0, kKey); });
   }
 
-  server::turns::Mapped<server::turns::Grants> grants_;
-  server::turns::Mapped<server::turns::Uses> uses_;
+  TurnPages pages_;
   std::unique_ptr<Turns> turns_;
   std::mutex mutex_;
   std::deque<std::function<void()>> marks_;  ///< guarded by mutex_
