@@ -14,9 +14,29 @@ struct Family {
   std::string_view number;  // the version that follows ".so."
 };
 constexpr Family kFamilies[] = {
-    {"libcuda.so.1", "libcuda", "1"},           {"libcudart.so.13", "libcudart", "13"},
-    {"libcudart.so.12", "libcudart", "12"},     {"libcudart.so.11.0", "libcudart", "11"},
+    {"libcuda.so.1", "libcuda", "1"},
+    {"libcudart.so.13", "libcudart", "13"},
+    {"libcudart.so.12", "libcudart", "12"},
+    {"libcudart.so.11.0", "libcudart", "11"},
     {"libnvidia-ml.so.1", "libnvidia-ml", "1"},
+    // Stand-ins of the CUDA-X libraries (shim/libs).
+    {"libcublas.so.13", "libcublas", "13"},
+    {"libcublas.so.12", "libcublas", "12"},
+    {"libcublasLt.so.13", "libcublasLt", "13"},
+    {"libcublasLt.so.12", "libcublasLt", "12"},
+    {"libcudnn.so.9", "libcudnn", "9"},
+    {"libcufft.so.12", "libcufft", "12"},
+    {"libcufft.so.11", "libcufft", "11"},
+    {"libcurand.so.10", "libcurand", "10"},
+    {"libcusolver.so.12", "libcusolver", "12"},
+    {"libcusolver.so.11", "libcusolver", "11"},
+    {"libcusolverMg.so.12", "libcusolverMg", "12"},
+    {"libcusolverMg.so.11", "libcusolverMg", "11"},
+    {"libcusparse.so.12", "libcusparse", "12"},
+    {"libnccl.so.2", "libnccl", "2"},
+    {"libcupti.so.13", "libcupti", "13"},
+    {"libcupti.so.12", "libcupti", "12"},
+    {"libnvToolsExt.so.1", "libnvToolsExt", "1"},
 };
 
 /// "12" is the version of "12" and "12.4.127", not of "120".
