@@ -40,13 +40,18 @@ struct Upload {
 template <class Release>
 CUresult issue(Call& call, const Upload& upload, CUstream stream, Release release) {
   Worker& worker = call.worker();
+  const Worker::Copy copy = worker.begin_copy(stream, turns::Way::kUpload, upload.bytes);
   begin_device_work(call, stream, upload.bytes);
   const CUresult result =
       call.driver().cuMemcpyHtoDAsync_v2(upload.destination, upload.source, upload.bytes, stream);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) {
+    worker.end_copy(copy);
+    return result;
+  }
   if (upload.is_ordered) worker.note_upload(stream);
   worker.after_stream(stream, Completer::Kind::kData,
-                      [&worker, request = call.header(), release](CUresult done) {
+                      [&worker, request = call.header(), copy, release](CUresult done) {
+                        worker.end_copy(copy);
                         release();
                         if (done != CUDA_SUCCESS) worker.report_failure(request, done);
                       });
@@ -140,6 +145,31 @@ auto teller(Call& call, const wire::copy_d2h_staged& args) {
   };
 }
 
+struct Download {
+  std::byte* destination = nullptr;  ///< pinned
+  CUdeviceptr source = 0;
+  std::size_t bytes = 0;
+};
+
+/// Issues the copy; `then` runs with its outcome, if this succeeds.
+template <class Then>
+CUresult issue_download(Call& call, const Download& download, CUstream stream, Then then) {
+  Worker& worker = call.worker();
+  const Worker::Copy copy = worker.begin_copy(stream, turns::Way::kDownload, download.bytes);
+  begin_device_work(call, stream, download.bytes);
+  const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(download.destination, download.source,
+                                                             download.bytes, stream);
+  if (result != CUDA_SUCCESS) {
+    worker.end_copy(copy);
+    return result;
+  }
+  worker.after_stream(stream, Completer::Kind::kData, [&worker, copy, then](CUresult done) {
+    worker.end_copy(copy);
+    then(done);
+  });
+  return CUDA_SUCCESS;
+}
+
 /// Gives the lane the data once the device has written it, and the pipeline the news before
 /// anything that implies it. The data first: the client waits for it when it comes to the news, and
 /// reads nothing else meanwhile.
@@ -157,22 +187,17 @@ CUresult download_to_lane(Call& call, const wire::copy_d2h_staged& args) {
   const auto give_back = [&worker, context = worker.current(), slot, bytes = args.bytes] {
     worker.staging().give_back(context, slot, bytes);
   };
-  begin_device_work(call, stream, args.bytes);
-  const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(slot, args.src, args.bytes, stream);
-  if (result != CUDA_SUCCESS) {
-    give_back();
-    return tell(result);
-  }
-  worker.after_stream(
-      stream, Completer::Kind::kData,
-      [&worker, tell, give_back, slot, args, seq = call.header().seq](CUresult done) {
-        if (done == CUDA_SUCCESS)
-          worker.lanes().send(args.staging, seq, {slot, args.bytes}, give_back);
-        else
-          give_back();
-        tell(done);
-      });
-  return CUDA_SUCCESS;
+  const auto then = [&worker, tell, give_back, slot, args, seq = call.header().seq](CUresult done) {
+    if (done == CUDA_SUCCESS)
+      worker.lanes().send(args.staging, seq, {slot, args.bytes}, give_back);
+    else
+      give_back();
+    tell(done);
+  };
+  const CUresult result = issue_download(call, {slot, args.src, args.bytes}, stream, then);
+  if (result == CUDA_SUCCESS) return result;
+  give_back();
+  return tell(result);
 }
 
 }  // namespace
@@ -228,25 +253,23 @@ CUresult handle(Call& call, const wire::copy_d2h& args, wire::copy_d2h::Reply&) 
   CUstream stream = nullptr;
   if (const CUresult bad = native(call, args.stream, &stream)) return refuse(0, bad);
   if (args.bytes > wire::kCopyWindowBytes) return refuse(0, CUDA_ERROR_INVALID_VALUE);
-  begin_device_work(call, stream, args.bytes);
   const CUcontext context = worker.current();
   for (std::uint64_t at = 0; at < args.bytes;) {
     const std::uint64_t bytes = std::min<std::uint64_t>(args.bytes - at, StagingPool::kBlockBytes);
     std::byte* slot = take_staging(worker, bytes);
     if (slot == nullptr) return refuse(at, CUDA_ERROR_OUT_OF_MEMORY);
-    const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(slot, args.src + at, bytes, stream);
+    const auto then = [&worker, context, slot, request, transfer = args.transfer,
+                       offset = args.offset + at, bytes](CUresult done) {
+      push_host_data(worker, request, transfer, offset,
+                     done == CUDA_SUCCESS ? Bytes{slot, bytes} : Bytes{}, done);
+      push_credit(worker, request, 0, bytes);
+      worker.staging().give_back(context, slot, bytes);
+    };
+    const CUresult result = issue_download(call, {slot, args.src + at, bytes}, stream, then);
     if (result != CUDA_SUCCESS) {
       worker.staging().give_back(context, slot, bytes);
       return refuse(at, result);
     }
-    worker.after_stream(stream, Completer::Kind::kData,
-                        [&worker, context, slot, request, transfer = args.transfer,
-                         offset = args.offset + at, bytes](CUresult done) {
-                          push_host_data(worker, request, transfer, offset,
-                                         done == CUDA_SUCCESS ? Bytes{slot, bytes} : Bytes{}, done);
-                          push_credit(worker, request, 0, bytes);
-                          worker.staging().give_back(context, slot, bytes);
-                        });
     at += bytes;
   }
   return CUDA_SUCCESS;
@@ -265,23 +288,18 @@ CUresult handle(Call& call, const wire::copy_d2h_staged& args, wire::copy_d2h_st
   const bool is_direct = worker.shared_staging().is_registered(context);
   std::byte* const into = is_direct ? target : take_staging(worker, args.bytes);
   if (into == nullptr) return tell(CUDA_ERROR_OUT_OF_MEMORY);
-  begin_device_work(call, stream, args.bytes);
   const auto give_back = [&worker, context, is_direct, into, bytes = args.bytes] {
     if (!is_direct) worker.staging().give_back(context, into, bytes);
   };
-  const CUresult result = call.driver().cuMemcpyDtoHAsync_v2(into, args.src, args.bytes, stream);
-  if (result != CUDA_SUCCESS) {
+  const auto then = [tell, give_back, is_direct, into, target, bytes = args.bytes](CUresult done) {
+    if (!is_direct && done == CUDA_SUCCESS) std::memcpy(target, into, bytes);
     give_back();
-    return tell(result);
-  }
-  worker.after_stream(
-      stream, Completer::Kind::kData,
-      [tell, give_back, is_direct, into, target, bytes = args.bytes](CUresult done) {
-        if (!is_direct && done == CUDA_SUCCESS) std::memcpy(target, into, bytes);
-        give_back();
-        tell(done);
-      });
-  return CUDA_SUCCESS;
+    tell(done);
+  };
+  const CUresult result = issue_download(call, {into, args.src, args.bytes}, stream, then);
+  if (result == CUDA_SUCCESS) return result;
+  give_back();
+  return tell(result);
 }
 
 CUresult handle(Call& call, const wire::copy_d2d& args, wire::copy_d2d::Reply&) {

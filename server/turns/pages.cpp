@@ -76,10 +76,11 @@ std::uint64_t now_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-void sleep_while_closed(const std::atomic<std::uint32_t>& word, std::uint64_t patience_ns) {
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                 std::uint64_t patience_ns) {
   const timespec patience{static_cast<time_t>(patience_ns / 1'000'000'000),
                           static_cast<long>(patience_ns % 1'000'000'000)};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, 0, &patience, nullptr, 0);
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &patience, nullptr, 0);
 }
 
 void wake_all(std::atomic<std::uint32_t>& word) {

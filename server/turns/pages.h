@@ -1,4 +1,5 @@
-// The two pages through which the broker and a worker speak of the device's time. Each side writes
+// The two pages through which the broker and a worker speak of the device's time, and of the ways
+// that data takes to it and from it. Each side writes
 // one and only reads the other: a worker cannot give itself a turn, and the broker believes no
 // more of what a worker writes than it must. Whoever changes something first stores it and then
 // looks at the other's page (both sequentially consistent), so that one of the two always sees it.
@@ -36,12 +37,37 @@ struct alignas(64) Use {
   std::atomic<std::uint64_t> busy_since_ns;  ///< since when `running` > 0; 0: it is not
 };
 
-template <class Slot>
-struct Page {
-  Slot devices[kDevicesMax];
+/// The ways of a program's data; each device has a queue for each.
+enum class Way : std::uint8_t { kUpload, kDownload };
+inline constexpr unsigned kCopyQueuesMax = 2 * kDevicesMax;
+constexpr unsigned copy_queue(Way way, unsigned device) {
+  return (way == Way::kUpload ? 0 : kDevicesMax) + device;
+}
+/// What a session is allowed to move at a time while others move data the same way.
+inline constexpr std::uint64_t kCopyQuantumBytes = 1024 * 1024;
+
+/// Written by the broker. A session begins copies while they are fewer bytes in all than it is
+/// allowed, or while nobody else uses that way.
+struct alignas(64) CopyGrant {
+  std::atomic<std::uint64_t> free_until_ns;    ///< on CLOCK_MONOTONIC; nobody else till then
+  std::atomic<std::uint64_t> allowance_bytes;  ///< since the session began
 };
-using Grants = Page<Grant>;
-using Uses = Page<Use>;
+
+/// Written by the worker.
+struct alignas(64) CopyUse {
+  std::atomic<std::uint64_t> moved_bytes;   ///< since the session began
+  std::atomic<std::uint64_t> wanted_bytes;  ///< an allowance of so much would be used now
+};
+
+struct Grants {
+  Grant devices[kDevicesMax];
+  CopyGrant copies[kCopyQueuesMax];
+  std::atomic<std::uint32_t> copy_changes;  ///< a futex: grows when an allowance does
+};
+struct Uses {
+  Use devices[kDevicesMax];
+  CopyUse copies[kCopyQueuesMax];
+};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -79,8 +105,9 @@ Result<Mapped<Uses>> map_uses(Fd fd);
 
 /// CLOCK_MONOTONIC.
 [[nodiscard]] std::uint64_t now_ns();
-/// Sleeps while the word is 0, at most so long.
-void sleep_while_closed(const std::atomic<std::uint32_t>& word, std::uint64_t patience_ns);
+/// Sleeps while the word has that value, at most so long.
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                 std::uint64_t patience_ns);
 void wake_all(std::atomic<std::uint32_t>& word);
 
 }  // namespace sluice::server::turns

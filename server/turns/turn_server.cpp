@@ -1,6 +1,7 @@
 #include "server/turns/turn_server.h"
 
 #include "common/log.h"
+#include "server/turns/page_ports.h"
 
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -31,35 +32,6 @@ Time now() {
   return Time(now_ns());
 }
 
-class PagePort final : public Port {
- public:
-  PagePort(Grant& grant, const Use& use) : grant_(grant), use_(use) {}
-
-  void open(Time until) override {
-    grant_.open_until_ns = static_cast<std::uint64_t>(until.count());
-    if (grant_.is_open.exchange(1) == 0) wake_all(grant_.is_open);
-  }
-  void close() override { grant_.is_open = 0; }
-  void set_contended(bool is_contended) override {
-    if ((grant_.is_contended != 0) != is_contended) grant_.is_contended = is_contended ? 1 : 0;
-  }
-  void set_window(Duration window) override {
-    grant_.window_ns = static_cast<std::uint64_t>(window.count());
-  }
-  [[nodiscard]] bool is_running() const override { return use_.running != 0; }
-  [[nodiscard]] bool has_work() const override { return use_.has_work != 0; }
-  /// A worker may write anything here: whoever uses it bounds it.
-  [[nodiscard]] Duration busy(Time at) const override {
-    const std::uint64_t since = use_.busy_since_ns;
-    const auto at_ns = static_cast<std::uint64_t>(at.count());
-    return Duration(use_.busy_ns + (since != 0 && since < at_ns ? at_ns - since : 0));
-  }
-
- private:
-  Grant& grant_;
-  const Use& use_;
-};
-
 }  // namespace
 
 struct TurnServer::Session {
@@ -69,6 +41,7 @@ struct TurnServer::Session {
   Mapped<Uses> uses;
   Fd bell;
   std::vector<std::unique_ptr<PagePort>> ports;  ///< by device
+  std::vector<std::unique_ptr<PageCopyPort>> copy_ports;
 };
 
 TurnServer::TurnServer(std::string policy, TurnOptions options, Overrun on_overrun)
@@ -126,9 +99,18 @@ DeviceTurns& TurnServer::device(std::size_t index, Time at) {
   return *devices_[index];
 }
 
+CopyQueue& TurnServer::copies(unsigned index, Time at) {
+  const auto [queue, is_new] = copies_.try_emplace(index);
+  if (!is_new) return queue->second;
+  for (const auto& [id, tenant] : tenants_)
+    if (tenant.leaves_at != kGone) queue->second.set_weight(id, tenant.share.weight, at);
+  return queue->second;
+}
+
 void TurnServer::share(TenantId id, const scheduler::Share& share) {
   tenants_.at(id).share = share;
   for (auto& each : devices_) each->set_share(id, share, now());
+  for (auto& [index, each] : copies_) each.set_weight(id, share.weight, now());
 }
 
 void TurnServer::set_share(const std::string& tenant, const scheduler::Share& wanted) {
@@ -159,16 +141,24 @@ Result<Seat> TurnServer::attach(std::uint64_t id, const std::string& tenant,
   return seat;
 }
 
+void TurnServer::seat(std::uint64_t id, Session& session, unsigned index) {
+  session.ports.push_back(
+      std::make_unique<PagePort>(session.grants->devices[index], session.uses->devices[index]));
+  device(index, now()).attach(id, session.tenant, session.ports.back().get(), session.limit);
+  for (const Way way : {Way::kUpload, Way::kDownload}) {
+    session.copy_ports.push_back(std::make_unique<PageCopyPort>(
+        *session.grants.get(), *session.uses.get(), copy_queue(way, index)));
+    PageCopyPort* const port = session.copy_ports.back().get();
+    copies(port->index(), now()).attach(id, session.tenant, port, now());
+  }
+}
+
 void TurnServer::set_device_count(std::uint64_t id, std::size_t count) {
   const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(id);
   if (found == sessions_.end() || !found->second->ports.empty()) return;
   Session& session = *found->second;
-  for (std::size_t i = 0; i < std::min<std::size_t>(count, kDevicesMax); ++i) {
-    session.ports.push_back(
-        std::make_unique<PagePort>(session.grants->devices[i], session.uses->devices[i]));
-    device(i, now()).attach(id, session.tenant, session.ports.back().get(), session.limit);
-  }
+  for (unsigned i = 0; i < std::min<std::size_t>(count, kDevicesMax); ++i) seat(id, session, i);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = id;
@@ -181,6 +171,7 @@ void TurnServer::detach(std::uint64_t id) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
   for (std::size_t i = 0; i < found->second->ports.size(); ++i) devices_[i]->detach(id, now());
+  for (const auto& port : found->second->copy_ports) copies_.at(port->index()).detach(id, now());
   Tenant& owner = tenants_.at(found->second->tenant);
   if (--owner.sessions == 0) owner.leaves_at = now() + kLinger;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->bell.get(), nullptr);
@@ -195,6 +186,7 @@ void TurnServer::forget_tenants() {
     tenant.before = time_of(id, tenant);
     tenant.leaves_at = kGone;
     for (auto& each : devices_) each->remove_tenant(id, now());
+    for (auto& [index, each] : copies_) each.remove_tenant(id, now());
   }
 }
 
@@ -237,6 +229,7 @@ void TurnServer::look_at(std::uint64_t id) {
   std::uint64_t rings = 0;
   static_cast<void>(!::read(found->second->bell.get(), &rings, sizeof rings));
   for (std::size_t i = 0; i < found->second->ports.size(); ++i) devices_[i]->look(id, now());
+  for (const auto& port : found->second->copy_ports) copies_.at(port->index()).look();
 }
 
 void TurnServer::set_timer(Time at) {
@@ -276,6 +269,10 @@ void TurnServer::serve() {
       for (const auto& each : devices_) {
         each->run(now());
         next = std::min(next, each->next_look(now()));
+      }
+      for (auto& [index, each] : copies_) {
+        each.run(now());
+        next = std::min(next, each.next_look());
       }
       overruns.swap(overruns_);
       set_timer(next);

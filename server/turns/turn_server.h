@@ -1,10 +1,11 @@
-// Divides the devices' time among the sessions of this node: a thread of its own, so that no login
-// and no administrator delays a turn. It knows sessions and tenants by number and name; what a
-// tenant is entitled to the broker says.
+// Divides the devices' time, and the ways of data to them and from them, among the sessions of this
+// node: a thread of its own, so that no login and no administrator delays a turn. It knows sessions
+// and tenants by number and name; what a tenant is entitled to the broker says.
 #pragma once
 
 #include "common/fd.h"
 #include "common/result.h"
+#include "server/turns/copy_queue.h"
 #include "server/turns/device_turns.h"
 #include "server/turns/pages.h"
 
@@ -79,6 +80,8 @@ class TurnServer {
   void set_timer(Time at);
   void look_at(std::uint64_t session);
   DeviceTurns& device(std::size_t index, Time now);
+  CopyQueue& copies(unsigned index, Time now);
+  void seat(std::uint64_t id, Session& session, unsigned device);
   void share(TenantId tenant, const scheduler::Share& share);
   void forget_tenants();
   [[nodiscard]] TenantTime time_of(TenantId id, const Tenant& tenant) const;
@@ -93,6 +96,7 @@ class TurnServer {
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::vector<std::unique_ptr<DeviceTurns>> devices_;
+  std::map<unsigned, CopyQueue> copies_;  ///< by copy_queue()
   std::map<std::string, TenantId> ids_;
   std::map<TenantId, Tenant> tenants_;
   std::map<std::uint64_t, std::unique_ptr<Session>> sessions_;

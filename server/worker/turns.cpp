@@ -88,7 +88,7 @@ bool Turns::begin(unsigned device, std::uint64_t patience_ns) {
     if (d.running == 0) ring();  // who has just closed the turn may have seen this one
   }
   if (grant(device).is_open.load() == 0) {
-    turns::sleep_while_closed(grant(device).is_open, patience_ns);
+    turns::sleep_while(grant(device).is_open, 0, patience_ns);
   } else {
     const timespec nap{0, kExpiredNapNs};
     ::nanosleep(&nap, nullptr);

@@ -43,6 +43,17 @@ class Turns {
   /// On all devices.
   [[nodiscard]] std::uint64_t busy_us() const;
 
+  // ---- for copies, see copy_pacer.h
+  [[nodiscard]] const turns::CopyGrant& copy_grant(unsigned queue) const {
+    return grants_->copies[queue];
+  }
+  turns::CopyUse& copy_use(unsigned queue) { return uses_->copies[queue]; }
+  [[nodiscard]] const std::atomic<std::uint32_t>& copy_changes() const {
+    return grants_->copy_changes;
+  }
+  /// Makes the broker look.
+  void ring();
+
  private:
   struct Device {
     mutable std::mutex mutex;
@@ -52,7 +63,6 @@ class Turns {
     return grants_->devices[device];
   }
   turns::Use& use(unsigned device) { return uses_->devices[device]; }
-  void ring();
 
   turns::Mapped<const turns::Grants> grants_;
   turns::Mapped<turns::Uses> uses_;

@@ -28,10 +28,6 @@ void note_stream_work(Call& call, CUstream stream) {
           call.header().opcode == static_cast<std::uint16_t>(wire::Opcode::copy_h2d_staged));
 }
 
-void begin_device_work(Call& call, CUstream stream, std::uint64_t bytes) {
-  call.worker().begin_work(stream, scheduler::CostModel::key_of(call.header().opcode, bytes, 0, 0));
-}
-
 Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> channel,
                LedgerLink& ledger)
     : host_functions(std::make_unique<HostFunctions>()),
@@ -83,16 +79,9 @@ std::uint32_t Worker::current_device() {
   return found != contexts.end() ? found->second.device : 0;
 }
 
-void Worker::use_turns(Turns& turns, HeldBy by) {
-  if (by == HeldBy::kDriver)
-    turns_ = &turns;
-  else
-    gate_ = std::make_unique<LaunchGate>(
-        turns, [this](std::function<void()> action) { after_all_work(std::move(action)); });
-}
-
 void Worker::stop() {
   if (gate_ != nullptr) gate_->stop();
+  if (copy_gate_ != nullptr) copy_gate_->stop();
   channel_->close();
 }
 
@@ -312,19 +301,6 @@ void Worker::note_work(CUstream stream, bool is_upload) {
   const StreamRef state = streams_.find(current_, stream);
   upload_order_.before_work(state, current_, is_upload, streams_.is_single());
   streams_.note_work(state);
-}
-
-void Worker::begin_work(CUstream stream, std::uint64_t cost_key) {
-  const StreamRef state = streams_.find(current_, stream);
-  if (state->captures != 0) return;
-  if (gate_ != nullptr) {
-    if (gated_context_ != current_) {
-      gated_context_ = current_;
-      gated_device_ = current_device();
-    }
-    gate_->before_work(gated_device_, cost_key);
-  }
-  if (turns_ == nullptr) meter_.begin(current_, stream);
 }
 
 void Worker::destroy_finished_streams() {

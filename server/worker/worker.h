@@ -11,6 +11,7 @@
 #include "protocol/record_assembler.h"
 #include "server/link.h"
 #include "server/worker/completer.h"
+#include "server/worker/copy_gate.h"
 #include "server/worker/device_output.h"
 #include "server/worker/gpu_meter.h"
 #include "server/worker/handles.h"
@@ -110,6 +111,16 @@ class Worker final : private wire::RecordHandler {
   /// measurement. `cost_key`: what costs the same has the same
   /// (scheduler::CostModel::key_of(); begin_device_work() of call.h makes it).
   void begin_work(CUstream stream, std::uint64_t cost_key);
+  /// A copy between host and device that counts in its way's queue.
+  struct Copy {
+    turns::Way way{};
+    std::uint32_t device = 0;
+    std::uint64_t bytes = 0;
+  };
+  /// It is about to be issued in the stream: waits until it may be.
+  Copy begin_copy(CUstream stream, turns::Way way, std::uint64_t bytes);
+  /// It is over, well or not; any thread.
+  void end_copy(const Copy& copy);
   /// Something is about to be issued in the stream (native<CUstream>() does this by itself).
   void note_work(CUstream stream, bool is_upload);
   /// What was just issued in the stream is an upload that later work in every stream comes after.
@@ -168,6 +179,7 @@ class Worker final : private wire::RecordHandler {
   Status on_record(const wire::RecordHeader& header, std::span<const std::byte> body) override;
   Status serve();
   CUresult enter_context(std::uint32_t id);
+  [[nodiscard]] std::uint32_t gated_device();
   void refuse_copy(const wire::RecordHeader& header, std::span<const std::byte> body);
   void destroy_finished_streams();
   void before_completions();
@@ -178,6 +190,7 @@ class Worker final : private wire::RecordHandler {
   LedgerLink& ledger_;
   const Turns* turns_ = nullptr;  ///< if they measure
   std::unique_ptr<LaunchGate> gate_;
+  std::unique_ptr<CopyGate> copy_gate_;
   CUcontext gated_context_ = nullptr;  ///< whose device gated_device_ is: not looked up each time
   std::uint32_t gated_device_ = 0;
   Outbox outbox_;

@@ -10,6 +10,7 @@ import unittest
 from harness import Server, wait_until
 
 GREEDY = os.environ["SLUICE_GREEDY"]
+COPIER = os.environ["SLUICE_COPIER"]
 
 
 class SlicesTest(unittest.TestCase):
@@ -108,6 +109,43 @@ class Guarantees(SlicesTest):
         self.assertGreater(safe, 0.38)
         for client in clients:
             self.end(client)
+
+
+class Copies(SlicesTest):
+    def copier(self, name, way, **share):
+        return self.server.start_client(COPIER, way, str(4 << 20), env={"SLUICE_TENANT": name, "SLUICE_TOKEN_FILE": self.tenant(name, **share)})
+
+    def moved(self, key, clients):
+        return [self.server.session_of(client)[key] for client in clients]
+
+    def parts(self, key, clients, of_bytes):
+        before = self.moved(key, clients)
+        self.assertTrue(wait_until(lambda: sum(self.moved(key, clients)) - sum(before) > of_bytes, 120))
+        moved = [now - then for now, then in zip(self.moved(key, clients), before)]
+        return [one / sum(moved) for one in moved]
+
+    def check_weights(self, way, key):
+        clients = [self.copier(f"{way}-heavy", way, weight=9), self.copier(f"{way}-light", way, weight=1)]
+        self.parts(key, clients, 256 << 20)
+        heavy, light = self.parts(key, clients, 2 << 30)
+        # On a machine with fewer cores than programs a client may have nothing to copy at times; the exact figures are
+        # tests/turns/copy_queue_test.cpp's.
+        self.assertGreater(heavy, 0.65, f"light {light:.2f}")
+        for client in clients:
+            self.end(client)
+
+    def test_uploads_share_the_way_by_weight(self):
+        self.check_weights("up", "bytes_in")
+
+    def test_downloads_share_the_way_by_weight(self):
+        self.check_weights("down", "bytes_out")
+
+    def test_a_copier_that_is_killed_leaves_the_way_to_the_others(self):
+        victim, other = self.copier("victim", "up", weight=100), self.copier("other", "up")
+        self.parts("bytes_in", [victim, other], 256 << 20)
+        os.kill(self.server.session_of(victim)["worker_pid"], signal.SIGKILL)
+        self.parts("bytes_in", [other], 512 << 20)
+        self.end(other)
 
 
 class Ends(SlicesTest):
