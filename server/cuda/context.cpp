@@ -161,12 +161,15 @@ CUresult handle(Call& call, const wire::context_destroy& args, wire::context_des
     is_last = found != worker.contexts.end() &&
               (found->second.retains == 1 || (args.is_reset != 0 && found->second.is_primary));
   }
-  worker.after_context_of(
-      context,
-      answering<wire::context_destroy>(
-          call, [&worker, context, is_reset = args.is_reset != 0](
-                    CUresult, auto&) { return destroy(worker, context, is_reset); }),
-      is_last ? Completer::Patience(kPatience) : std::nullopt);
+  worker.after_context_of(context,
+                          answering<wire::context_destroy>(
+                              call,
+                              [&worker, context, is_reset = args.is_reset != 0](CUresult, auto&) {
+                                const CUresult result = destroy(worker, context, is_reset);
+                                worker.report_memory();  // what libraries had in it is gone
+                                return result;
+                              }),
+                          is_last ? Completer::Patience(kPatience) : std::nullopt);
   if (is_last) {
     worker.upload_order().forget(context);
     worker.streams().forget(context);

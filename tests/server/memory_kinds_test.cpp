@@ -73,7 +73,7 @@ TEST_F(MemoryKinds, AWorkerThatGivesBackWhatItNeverHadIsKilledAndNobodyElseIsHar
   const Client liar = open("good");
   const Client other = open("other");
   EXPECT_EQ('1', other.data.command('c', 100 * kKiB));
-  EXPECT_EQ('l', liar.data.command('l', 100 * kKiB));
+  static_cast<void>(liar.data.command('l', 100 * kKiB));  // it may not live to answer
   EXPECT_TRUE(eventually([&] { return session_count() == 1; }));
   EXPECT_EQ(100 * kKiB, tenant("other").used_bytes);
   EXPECT_TRUE(ask([](Broker& b) { return b.server().is_enforcing; }));
@@ -83,7 +83,7 @@ TEST_F(MemoryKinds, AWorkerThatGivesBackWhatItNeverHadIsKilledAndNobodyElseIsHar
 TEST_F(MemoryKinds, AWorkerThatClaimsMoreThanTheDeviceHasIsKilled) {
   start();
   const Client liar = open("good");
-  EXPECT_EQ('o', liar.data.command('o', ~std::uint64_t{0}));
+  static_cast<void>(liar.data.command('o', ~std::uint64_t{0}));  // it may not live to answer
   EXPECT_TRUE(eventually([&] { return session_count() == 0; }));
   EXPECT_EQ(0u, device().overhead_bytes);
   EXPECT_TRUE(ask([](Broker& b) { return b.server().is_enforcing; }));
