@@ -24,6 +24,7 @@ class Writer {
   requires std::is_arithmetic_v<T>
   void number(const T& value) { append(&value, sizeof value); }
   void flag(const bool& value) { number(static_cast<std::uint8_t>(value)); }
+  void kind(const MemoryKind& value) { number(static_cast<std::uint8_t>(value)); }
   void text(const std::string& value) {
     number(static_cast<std::uint32_t>(value.size()));
     append(value.data(), value.size());
@@ -59,6 +60,12 @@ class Reader {
     std::uint8_t byte = 0;
     number(byte);
     value = byte != 0;
+  }
+  void kind(MemoryKind& value) {
+    std::uint8_t byte = 0;
+    number(byte);
+    if (byte >= kMemoryKindCount) return void(is_ok_ = false);
+    value = static_cast<MemoryKind>(byte);
   }
   void text(std::string& value) {
     std::uint32_t size = 0;
@@ -129,6 +136,7 @@ template <class Io>
 void fields(Io& io, Ready& m) {
   io.number(m.driver_version);
   io.list(m.devices, wire::kDeviceCountMax, [&io](auto& device) { fields(io, device); });
+  io.flag(m.measures_itself);
 }
 template <class Io>
 void fields(Io& io, Failed& m) {
@@ -138,11 +146,19 @@ template <class Io>
 void fields(Io& io, Charge& m) {
   io.number(m.device);
   io.number(m.bytes);
+  io.kind(m.kind);
 }
 template <class Io>
 void fields(Io& io, Refund& m) {
   io.number(m.device);
   io.number(m.bytes);
+  io.kind(m.kind);
+}
+template <class Io>
+void fields(Io& io, Measured& m) {
+  io.number(m.device);
+  io.number(m.bytes);
+  io.kind(m.kind);
 }
 template <class Io>
 void fields(Io& io, QueryMemory& m) {

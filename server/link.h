@@ -6,6 +6,7 @@
 #include "common/fd.h"
 #include "common/result.h"
 #include "protocol/bootstrap.h"
+#include "server/memory_kind.h"
 
 #include <cstdint>
 #include <optional>
@@ -62,18 +63,29 @@ struct Stop {};  ///< the session ends: send the last Stats and exit
 struct Ready {  ///< answers Start; the driver is loaded and initialised
   std::int32_t driver_version = 0;
   std::vector<wire::DeviceRecord> devices;
+  bool measures_itself = false;  ///< the driver counts the process's memory; Measured tells
 };
 struct Failed {
   std::string message;
 };  ///< answers Start: e.g. "no libcuda.so.1 at ..."
+/// Before a driver allocation; behind it where its size cannot be known before.
 struct Charge {
   std::uint32_t device = 0;
   std::uint64_t bytes = 0;
-};  ///< before a driver allocation
+  MemoryKind kind = MemoryKind::kData;
+};
 struct Refund {
   std::uint32_t device = 0;
   std::uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kData;
 };  ///< after a free or a failed allocation; no answer
+/// So much memory the worker has now of a kind that is not asked for: what the driver says that the
+/// process has beyond all charges (kLibrary), or kHostPinned. No answer.
+struct Measured {
+  std::uint32_t device = 0;
+  std::uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kLibrary;
+};
 /// Another session of the tenant is short of memory of some device: the client shall give back what
 /// it keeps and does not use. RecallDone answers, behind the refunds; a client that is busy with
 /// itself may not.
@@ -106,7 +118,7 @@ struct ResumeTaken {};
 
 using Message =
     std::variant<Start, AttachData, Answer, Ready, Failed, Charge, Refund, QueryMemory, Stats, Stop,
-                 DataReady, ResumeData, ResumeTaken, TurnPart, Recall, RecallDone, Spare>;
+                 DataReady, ResumeData, ResumeTaken, TurnPart, Recall, RecallDone, Spare, Measured>;
 inline constexpr std::size_t kMessageBytesMax = 256 * 1024;
 
 /// One packet; `passed` travels by SCM_RIGHTS. Err(kPeerClosed) when the other end is gone.

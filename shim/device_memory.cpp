@@ -1,5 +1,6 @@
 #include "shim/device_memory.h"
 
+#include "protocol/block_use.h"
 #include "protocol/memory.h"
 #include "shim/devices.h"
 #include "shim/process.h"
@@ -25,13 +26,33 @@ void post_quietly(Pipeline& pipeline, const Args& args) {
                                    .is_work = false}));
 }
 
-CUresult ask_worker(std::size_t bytes, CUdeviceptr* out) {
-  wire::cuMemAlloc_v2 args{};
-  args.bytesize = bytes;
-  wire::cuMemAlloc_v2::Reply reply{};
+/// No use: an allocation of the program's own.
+using Use = std::optional<wire::BlockUse>;
+
+template <class Args>
+CUresult ask_worker(const Args& args, CUdeviceptr* out) {
+  typename Args::Reply reply{};
   const CUresult result = call(args, reply);
   *out = reply.dptr;
   return result;
+}
+
+CUresult ask_worker(std::size_t bytes, Use use, CUdeviceptr* out) {
+  if (!use) {
+    wire::cuMemAlloc_v2 args{};
+    args.bytesize = bytes;
+    return ask_worker(args, out);
+  }
+  wire::memory_block args{};
+  args.bytes = bytes;
+  args.use = static_cast<std::uint32_t>(*use);
+  return ask_worker(args, out);
+}
+
+/// Of a block in the arena.
+Use use_of(std::size_t bytes, DeviceMemory::Order order) {
+  if (bytes <= Arena::kSmallBytesMax) return wire::BlockUse::kSlab;
+  return order ? Use(wire::BlockUse::kPool) : std::nullopt;
 }
 
 }  // namespace
@@ -82,37 +103,41 @@ CUresult DeviceMemory::allocate(const Context& context, std::size_t bytes, CUdev
                                 Order order) {
   if (bytes > kAllocationBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   uses_.fetch_add(1, std::memory_order_relaxed);
-  if (!uses_arena()) return allocate_whole(context, bytes, out);
+  if (!uses_arena()) return allocate_whole(context, bytes, out, order);
   auto address = take(context, bytes, order);
   if (!address) address = take_late(context, bytes, order);
-  if (!address) return allocate_new(context, bytes, out);
+  if (!address) return allocate_new(context, bytes, out, order);
   *out = *address;
   tell_spare(context);
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out) {
+CUresult DeviceMemory::allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out,
+                                    Order order) {
   CUdeviceptr block = 0;
-  CUresult result = ask_worker(Arena::block_bytes(bytes), &block);
+  const Use use = use_of(bytes, order);
+  CUresult result = ask_worker(Arena::block_bytes(bytes), use, &block);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     give_back_spare();
     if (const auto address = take(context, bytes, {})) {
       *out = *address;
       return CUDA_SUCCESS;
     }
-    result = ask_worker(Arena::block_bytes(bytes), &block);
+    result = ask_worker(Arena::block_bytes(bytes), use, &block);
   }
   // The last of the slice may be less than a block.
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) return allocate_whole(context, bytes, out);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return allocate_whole(context, bytes, out, order);
   if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(mutex_);
   *out = arena_of(context).take_from(block, bytes);
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out) {
+CUresult DeviceMemory::allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out,
+                                      Order order) {
   const std::size_t whole = Slabs::in_units(bytes);
-  if (const CUresult failed = ask_worker(whole, out)) return failed;
+  const Use use = order ? Use(wire::BlockUse::kPool) : std::nullopt;
+  if (const CUresult failed = ask_worker(whole, use, out)) return failed;
   const std::lock_guard lock(mutex_);
   arena_of(context).take_whole(*out, whole);
   return CUDA_SUCCESS;

@@ -62,8 +62,8 @@ class DeviceMemory {
   std::optional<CUdeviceptr> take(const Context& context, std::size_t bytes, Order order);
   std::optional<CUdeviceptr> take_late(const Context& context, std::size_t bytes, Order order);
   CUresult await_frees(const Context& context);
-  CUresult allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out);
-  CUresult allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out);
+  CUresult allocate_new(const Context& context, std::size_t bytes, CUdeviceptr* out, Order order);
+  CUresult allocate_whole(const Context& context, std::size_t bytes, CUdeviceptr* out, Order order);
   bool give_back_free();
   bool give_back_free(Arena& arena);
   [[nodiscard]] std::uint64_t busy_until() const;

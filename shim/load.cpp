@@ -1,5 +1,6 @@
 #include "shim/load.h"
 
+#include "protocol/context.h"
 #include "protocol/library.h"
 #include "protocol/module.h"
 
@@ -19,6 +20,19 @@ bool is_pointer_option(CUjit_option option) {
 }
 
 }  // namespace
+
+CUresult load_with_spare(const std::function<CUresult()>& load) {
+  const CUresult result = load();
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  session().memory().give_back_spare();
+  // Frees and unloads are posted: the worker has the memory once what came before is done.
+  if (current_context() != nullptr) {
+    const wire::cuCtxSynchronize args{};
+    wire::cuCtxSynchronize::Reply reply{};
+    if (const CUresult failed = call(args, reply)) return failed;
+  }
+  return load();
+}
 
 CUresult JitOptions::read(unsigned count, const CUjit_option* options, void** values) {
   if (count > 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;

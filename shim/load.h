@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ class JitOptions {
 
 /// Posts the image in pieces; the load that follows names `*upload`.
 CUresult send_image(std::span<const std::byte> image, std::uint64_t* upload);
+/// Runs `load`; where that is refused for want of memory, once more when everything that was freed
+/// or unloaded before, and what is kept of it, has gone back.
+CUresult load_with_spare(const std::function<CUresult()>& load);
 /// What a damaged image is to CUDA.
 CUresult image_error(const Error& error);
 

@@ -16,6 +16,7 @@ struct Device {
   name @0 :Text;
   totalBytes @1 :UInt64;
   usedBytes @2 :UInt64;
+  overheadBytes @3 :UInt64;
 }
 
 struct Server {
@@ -48,6 +49,7 @@ struct Session {
   gpuUs @13 :UInt64;
   memoryBytes @14 :UInt64;
   memoryPeakBytes @15 :UInt64;
+  memoryKinds @16 :List(UInt64);   # bytes by server::MemoryKind
 }
 
 struct Tenant {
@@ -67,6 +69,8 @@ struct Tenant {
   servedUs @13 :UInt64;
   heldUs @14 :List(UInt64);   # by scheduler::Reason
   memoryDenials @15 :UInt64;
+  memoryKinds @16 :List(UInt64);   # bytes by server::MemoryKind
+  chargesContext @17 :Bool;
 }
 
 struct TenantChange {

@@ -66,7 +66,8 @@ def fallback_source(exported, found):
 # What the shim exports besides the driver API, for `sluice doctor`: shim/session_report.cpp.
 SHIM_OWN = ["sluice_session_report", "sluice_spare_bytes"]
 # What softgpu exports besides the driver API, for the worker: softgpu/api/sinks.cpp.
-SOFTGPU_OWN = ["softgpu_set_printf_sink", "softgpu_set_assert_sink", "softgpu_set_turn_hooks"]
+SOFTGPU_OWN = ["softgpu_set_printf_sink", "softgpu_set_assert_sink", "softgpu_set_turn_hooks",
+               "softgpu_process_bytes"]
 
 
 def version_script(exported):

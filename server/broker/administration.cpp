@@ -51,10 +51,11 @@ control::ServerInfo Broker::server() const {
   out.uptime_ms = ms_since(started_);
   out.sessions = static_cast<std::uint32_t>(sessions_.size());
   out.max_sessions = options_.config.max_sessions;
-  out.is_enforcing = turns_->is_alive();
-  for (const wire::DeviceRecord& device : inventory_.devices)
-    out.devices.push_back({device.name, device.total_bytes,
-                           ledger_.used_bytes(static_cast<std::uint32_t>(out.devices.size()))});
+  out.is_enforcing = turns_->is_alive() && !ledger_.is_broken();
+  for (const wire::DeviceRecord& device : inventory_.devices) {
+    const Ledger::Sums sums = ledger_.sums_of(static_cast<std::uint32_t>(out.devices.size()));
+    out.devices.push_back({device.name, device.total_bytes, sums.slice_bytes, sums.overhead_bytes});
+  }
   return out;
 }
 
@@ -78,6 +79,7 @@ control::SessionInfo Broker::info_of(const Session& session) const {
   out.bytes_out = session.stats.bytes_out;
   out.gpu_us = session.stats.gpu_us;
   out.memory_bytes = ledger_.held_bytes(session.id);
+  out.memory_kinds = ledger_.kinds_of(session.id);
   out.memory_peak_bytes = std::max(session.stats.memory_peak_bytes, out.memory_bytes);
   return out;
 }
@@ -101,6 +103,8 @@ control::TenantInfo Broker::info_of(const config::Tenant& tenant) const {
     if (session->tenant.name == tenant.name && !session->is_ending) ++out.sessions;
   for (std::uint32_t i = 0; i < inventory_.devices.size(); ++i)
     out.used_bytes += ledger_.used_bytes(tenant.name, i);
+  out.memory_kinds = ledger_.kinds_of(tenant.name);
+  out.charges_context = tenant.charges_context;
   if (const auto denied = denials_.find(tenant.name); denied != denials_.end())
     out.memory_denials = denied->second.count;
   out.share = tenant.share;

@@ -90,6 +90,11 @@ void Broker::on_hello(const std::shared_ptr<Client>& client, const wire::Hello& 
   // A tenant that has all its sessions may still look at them.
   constexpr std::uint64_t kLooks = wire::kFeatureCheckOnly | wire::kFeatureSliceStatus;
   if ((hello.feature_bits & kLooks) == kLooks) return begin_observing(client, *tenant, hello);
+  if (ledger_.is_broken())
+    return refuse(
+        client, Code::kServer,
+        "the server's memory ledger is inconsistent and grants nothing; its administrator "
+        "must restart it");
   // A session whose client is gone is gone for the tenant; the next one need not wait for it.
   const auto running = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& s) {
     return s.second->tenant.name == tenant->name && !s.second->is_ending;

@@ -8,7 +8,8 @@
 // encryption.cpp: TLS; resumption.cpp: connections that take the place of others;
 // administration.cpp: what sluicectl asks; shares.cpp: the devices' time; inventory.cpp: which
 // devices there are; observers.cpp: clients that only look at their slice; metering.cpp: who used
-// how much.
+// how much; memory.cpp: the workers' questions to the ledger; denials.cpp: what is said of a no;
+// overhead.cpp: what processes have beyond that.
 #pragma once
 
 #include "common/fd.h"
@@ -16,6 +17,7 @@
 #include "protocol/bootstrap.h"
 #include "server/broker/ledger.h"
 #include "server/broker/meter.h"
+#include "server/broker/process_watch.h"
 #include "server/broker/tenants.h"
 #include "server/broker/usage.h"
 #include "server/broker/worker_process.h"
@@ -65,11 +67,14 @@ struct BrokerOptions {
   BrokerTimes times = {};
   /// Ask the driver for its devices at once, and not when somebody wants to know them.
   bool takes_inventory = false;
+  std::string nvml_library = kNvmlLibrary;
 };
 
 struct Observer;
 
 class Broker final : public control::Administration {
+  friend class LedgerFault;  ///< tests break the ledger with it
+
  public:
   explicit Broker(BrokerOptions options);
   ~Broker() override;
@@ -200,6 +205,8 @@ class Broker final : public control::Administration {
   void end_session(const std::shared_ptr<Session>& session, wire::EndingCode code,
                    const std::string& why);
   void kill_later(const std::shared_ptr<Session>& session, std::chrono::milliseconds time);
+  /// Of a worker that breaks the rules of the link.
+  static void kill_worker(const Session& session, const std::string& why);
   void report(const Session& session);
   /// The tenant's settings as they are now; if it was removed, as they were.
   [[nodiscard]] const config::Tenant& tenant_of(const Session& session) const;
@@ -207,13 +214,26 @@ class Broker final : public control::Administration {
   void on_memory(const std::shared_ptr<Session>& session, const link::Message& message);
   void answer_memory(const std::shared_ptr<Session>& session);
   [[nodiscard]] bool is_beyond_wish(const Session& session, const link::Charge& charge) const;
-  bool charge(Session& session, const link::Charge& charge);
+  Ledger::Verdict charge(Session& session, const link::Charge& charge);
+  [[nodiscard]] static Ledger::Holder holder(const Session& session, std::uint32_t device);
+  [[nodiscard]] bool counts_against_slice(const Session& session, MemoryKind kind) const;
+  void answer_charge(Session& session, const link::Charge& asked, Ledger::Verdict verdict);
+  void on_refund(Session& session, const link::Refund& refund);
+  void on_measured(Session& session, const link::Measured& measured);
+  void on_ledger_change(const std::string& tenant);
+  void watch_ledger();
+  void watch_processes(const link::Ready& ready);
+  void on_processes(std::uint32_t device, const GpuProcesses::Bytes& bytes);
+  void update_ledger();
   bool recall_others(const std::shared_ptr<Session>& session, std::uint32_t device);
   void on_recalled(const Session& session);
   void settle_memory(const std::shared_ptr<Session>& session);
   void retry_memory(const std::string& tenant);
   void send_answer(Session& session, std::uint32_t device, bool is_granted);
-  void deny(Session& session, const link::Charge& asked);
+  void deny(Session& session, const link::Charge& asked, Ledger::Verdict verdict);
+  [[nodiscard]] std::string denial_text(const Session& session, const link::Charge& asked,
+                                        Ledger::Verdict verdict) const;
+  [[nodiscard]] std::string holders_text(const std::string& tenant, std::uint32_t device) const;
   [[nodiscard]] std::uint64_t limit_of(const Session& session, std::uint32_t device) const;
 
   [[nodiscard]] std::string resume_refusal(const Client& client, const wire::Resume& resume) const;
@@ -250,6 +270,7 @@ class Broker final : public control::Administration {
   };
   std::map<std::string, Denials> denials_;  ///< of memory, by tenant
   Ledger ledger_;
+  bool is_ledger_mourned_ = false;  ///< its violation was said
   Clock::time_point started_ = Clock::now();
   /// The driver's devices, as the newest worker reported them; version 0: none has.
   link::Ready inventory_;
@@ -286,7 +307,8 @@ class Broker final : public control::Administration {
   std::uint64_t instance_ = 0;  ///< random: tells this process from its predecessor
   enum class Phase { kServing, kDraining, kEnding } phase_ = Phase::kServing;
   Clock::time_point phase_ends_ = Clock::time_point::max();
-  std::unique_ptr<turns::TurnServer> turns_;  ///< last: its thread posts
+  std::unique_ptr<turns::TurnServer> turns_;     ///< last: its thread posts
+  std::unique_ptr<ProcessWatch> process_watch_;  ///< its thread posts, too; null: workers measure
 };
 
 }  // namespace sluice::server

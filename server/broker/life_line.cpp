@@ -70,6 +70,8 @@ void Broker::watch_sessions() {
   for (const auto& [id, session] : sessions) watch_session(session);
   note_usage();
   meter_time();
+  ledger_.audit();
+  watch_ledger();
   at(Clock::now() + options_.times.watch, [this] { watch_sessions(); });
 }
 

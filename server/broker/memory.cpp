@@ -4,12 +4,11 @@
 #include "common/log.h"
 #include "server/broker/broker.h"
 #include "server/broker/session.h"
-#include "server/config/size.h"
-
-#include <signal.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::server {
@@ -21,6 +20,11 @@ constexpr auto kRecallTime = 150ms;
 
 std::uint64_t rest(std::uint64_t limit, std::uint64_t used) {
   return used < limit ? limit - used : 0;
+}
+
+/// The others are measured (link::Measured), and nobody is asked.
+bool can_be_asked(MemoryKind kind) {
+  return class_of(kind) != MemoryClass::kNeither && kind != MemoryKind::kLibrary;
 }
 
 }  // namespace
@@ -40,45 +44,7 @@ void Broker::send_answer(Session& session, std::uint32_t device, bool is_granted
                                   rest(own, ledger_.held_bytes(session.id, device))),
                    own});
   // A worker that asks and does not read must not hold up the others.
-  if (sent) return;
-  SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session.id,
-                   session.tenant.name, sent.error().message);
-  ::kill(session.worker.pid, SIGKILL);
-}
-
-/// Counted; and said, now and then: a program may ask again and again.
-void Broker::deny(Session& session, const link::Charge& asked) {
-  constexpr auto kLogInterval = 10s;
-  constexpr std::size_t kHoldersMax = 8;
-  Denials& denials = denials_[session.tenant.name];
-  ++denials.count;
-  const auto now = Clock::now();
-  if (denials.count > 1 && now - denials.logged < kLogInterval) return;
-  denials.logged = now;
-  std::string holders;
-  std::size_t others = 0;
-  for (const auto& [id, other] : sessions_) {
-    const std::uint64_t held = ledger_.held_bytes(id, asked.device);
-    if (other->tenant.name != session.tenant.name || held == 0) continue;
-    if (++others <= kHoldersMax)
-      holders +=
-          format("{}session {} ({}:{} {}) {}", holders.empty() ? "" : ", ", id, other->hello.host,
-                 other->hello.pid, other->hello.program, config::size_text(held));
-  }
-  const std::uint64_t own = session.limits.lowered(limit_of(session, asked.device), asked.device);
-  if (others > kHoldersMax) holders += format(" and {} more", others - kHoldersMax);
-  SLUICE_LOG_WARN(
-      "quota",
-      "session={} tenant={} device={}: {} more are refused: {} of {} are in use{}{}{}. "
-      "End a session (sluicectl kill) or raise the limit (sluicectl tenant set {} "
-      "--memory); {} refusals so far",
-      session.id, session.tenant.name, asked.device, config::size_text(asked.bytes),
-      config::size_text(ledger_.used_bytes(session.tenant.name, asked.device)),
-      config::size_text(limit_of(session, asked.device)), holders.empty() ? "" : ": ", holders,
-      own < limit_of(session, asked.device)
-          ? format("; the program itself asked for no more than {}", config::size_text(own))
-          : "",
-      session.tenant.name, denials.count);
+  if (!sent) kill_worker(session, sent.error().message);
 }
 
 /// The session itself has asked for no more, whatever its tenant has left.
@@ -87,25 +53,73 @@ bool Broker::is_beyond_wish(const Session& session, const link::Charge& charge) 
   return charge.bytes > rest(own, ledger_.held_bytes(session.id, charge.device));
 }
 
-bool Broker::charge(Session& session, const link::Charge& charge) {
-  if (is_beyond_wish(session, charge)) return false;
-  const bool is_granted = ledger_.charge(session.id, session.tenant.name, charge.device,
-                                         charge.bytes, limit_of(session, charge.device));
-  if (is_granted) meter_tenant(session.tenant.name);
-  return is_granted;
+Ledger::Verdict Broker::charge(Session& session, const link::Charge& charge) {
+  const bool is_charged = counts_against_slice(session, charge.kind);
+  if (is_charged && is_beyond_wish(session, charge)) return Ledger::Verdict::kSliceFull;
+  const std::uint64_t device_bytes =
+      charge.device < session.device_bytes.size() ? session.device_bytes[charge.device] : 0;
+  const Ledger::Verdict verdict =
+      ledger_.charge(holder(session, charge.device), charge.kind, charge.bytes,
+                     {limit_of(session, charge.device), device_bytes});
+  if (verdict == Ledger::Verdict::kGranted) on_ledger_change(session.tenant.name);
+  return verdict;
+}
+
+Ledger::Holder Broker::holder(const Session& session, std::uint32_t device) {
+  return {session.id, session.tenant.name, device};
+}
+
+bool Broker::counts_against_slice(const Session& session, MemoryKind kind) const {
+  return class_of(kind) == MemoryClass::kSlice ||
+         (class_of(kind) == MemoryClass::kOverhead && tenant_of(session).charges_context);
+}
+
+/// The tenants' settings have changed.
+void Broker::update_ledger() {
+  std::set<std::string> charged;
+  for (const config::Tenant& tenant : tenants_.all())
+    if (tenant.charges_context) charged.insert(tenant.name);
+  ledger_.charge_overhead_of(std::move(charged));
+}
+
+void Broker::on_ledger_change(const std::string& tenant) {
+  meter_tenant(tenant);
+  watch_ledger();
+}
+
+/// Once it is wrong it stays so: said once, and nothing is granted any more.
+void Broker::watch_ledger() {
+  if (!ledger_.is_broken() || std::exchange(is_ledger_mourned_, true)) return;
+  SLUICE_LOG_ERROR("quota",
+                   "the memory ledger is inconsistent: {}. No memory and no session is granted any "
+                   "more; sessions that run go on with what they have. Restart the server, and "
+                   "report this line",
+                   ledger_.violation());
+}
+
+/// What is refunded was charged, else the worker is not to be believed.
+void Broker::on_refund(Session& session, const link::Refund& refund) {
+  if (!ledger_.refund(holder(session, refund.device), refund.kind, refund.bytes))
+    return kill_worker(session, format("it gives back {} bytes of {} on device {} that it was "
+                                       "never charged for",
+                                       refund.bytes, name_of(refund.kind), refund.device));
+  on_ledger_change(session.tenant.name);
+  retry_memory(session.tenant.name);
 }
 
 void Broker::on_memory(const std::shared_ptr<Session>& session, const link::Message& message) {
   if (const auto* refund = std::get_if<link::Refund>(&message)) {
-    ledger_.refund(session->id, session->tenant.name, refund->device, refund->bytes);
-    meter_tenant(session->tenant.name);
-    retry_memory(session->tenant.name);
+    on_refund(*session, *refund);
+  } else if (const auto* measured = std::get_if<link::Measured>(&message)) {
+    on_measured(*session, *measured);
   } else if (const auto* spare = std::get_if<link::Spare>(&message)) {
-    ledger_.note_spare(session->id, session->tenant.name, spare->device, spare->bytes);
+    ledger_.note_spare(holder(*session, spare->device), spare->bytes);
   } else if (std::holds_alternative<link::RecallDone>(message)) {
     on_recalled(*session);
-  } else if (std::holds_alternative<link::Charge>(message) ||
-             std::holds_alternative<link::QueryMemory>(message)) {
+  } else if (const auto* asked = std::get_if<link::Charge>(&message);
+             asked != nullptr && !can_be_asked(asked->kind)) {
+    kill_worker(*session, format("it asks for memory of kind {}", name_of(asked->kind)));
+  } else if (asked != nullptr || std::holds_alternative<link::QueryMemory>(message)) {
     session->memory_questions.push_back(message);
     if (session->memory_questions.size() == 1) answer_memory(session);
   }
@@ -120,13 +134,19 @@ void Broker::answer_memory(const std::shared_ptr<Session>& session) {
       continue;
     }
     const auto& asked = std::get<link::Charge>(questions.front());
-    const bool is_granted = charge(*session, asked);
-    const bool could_be = !is_granted && !is_beyond_wish(*session, asked);
+    const Ledger::Verdict verdict = charge(*session, asked);
+    const bool could_be =
+        verdict == Ledger::Verdict::kSliceFull && !is_beyond_wish(*session, asked);
     if (could_be && recall_others(session, asked.device)) return;
     session->recalled.clear();
-    if (!is_granted) deny(*session, asked);
-    send_answer(*session, asked.device, is_granted);
+    answer_charge(*session, asked, verdict);
   }
+}
+
+void Broker::answer_charge(Session& session, const link::Charge& asked, Ledger::Verdict verdict) {
+  const bool is_granted = verdict == Ledger::Verdict::kGranted;
+  if (!is_granted) deny(session, asked, verdict);
+  send_answer(session, asked.device, is_granted);
 }
 
 /// False if nobody has anything.
@@ -162,9 +182,7 @@ void Broker::settle_memory(const std::shared_ptr<Session>& session) {
   if (session->memory_questions.empty()) return;
   const auto asked = std::get<link::Charge>(session->memory_questions.front());
   session->memory_questions.pop_front();
-  const bool is_granted = charge(*session, asked);
-  if (!is_granted) deny(*session, asked);
-  send_answer(*session, asked.device, is_granted);
+  answer_charge(*session, asked, charge(*session, asked));
   answer_memory(session);
 }
 
@@ -174,7 +192,7 @@ void Broker::retry_memory(const std::string& tenant) {
     if (!other->recalled.empty() && other->tenant.name == tenant) asking.push_back(other);
   for (const auto& session : asking) {
     const auto asked = std::get<link::Charge>(session->memory_questions.front());
-    if (!charge(*session, asked)) continue;
+    if (charge(*session, asked) != Ledger::Verdict::kGranted) continue;
     session->recalled.clear();
     session->memory_questions.pop_front();
     send_answer(*session, asked.device, true);

@@ -22,6 +22,7 @@ Status Broker::open_state() {
   SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, *state_));
   SLUICE_TRY(usage_log_, store::UsageLog::open(*state_));
   meter_ = Meter(usage_log_->totals());
+  update_ledger();
   return {};
 }
 

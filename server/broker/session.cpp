@@ -110,10 +110,7 @@ void Broker::on_link(const std::shared_ptr<Session>& session) {
   if (!received) {
     unwatch(session->worker.link.get());  // the exit follows
     if (received.error().code == ErrorCode::kPeerClosed) return;
-    SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session->id,
-                     session->tenant.name, received.error().message);
-    ::kill(session->worker.pid, SIGKILL);
-    return;
+    return kill_worker(*session, received.error().message);
   }
   if (auto* ready = std::get_if<link::Ready>(&received->message)) {
     on_ready(session, *ready);
@@ -148,6 +145,7 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
   const auto client = session->life_line.lock();
   if (client == nullptr || !client->fd.valid() || session->is_welcome || session->is_ending) return;
   note_devices(ready);
+  watch_processes(ready);
   for (wire::DeviceRecord& device : ready.devices) {
     session->device_bytes.push_back(device.total_bytes);
     const auto index = static_cast<std::uint32_t>(session->device_bytes.size() - 1);
@@ -180,6 +178,12 @@ void Broker::on_ready(const std::shared_ptr<Session>& session, link::Ready& read
     if (late == nullptr || late->is_attached || late->is_ending) return;
     end_session(late, wire::EndingCode::kServer, "the data connection did not come in time");
   });
+}
+
+void Broker::kill_worker(const Session& session, const std::string& why) {
+  SLUICE_LOG_ERROR("session", "session={} tenant={}: its worker is killed: {}", session.id,
+                   session.tenant.name, why);
+  ::kill(session.worker.pid, SIGKILL);
 }
 
 void Broker::kill_later(const std::shared_ptr<Session>& session, std::chrono::milliseconds time) {
@@ -215,7 +219,7 @@ void Broker::on_worker_exit(const std::shared_ptr<Session>& session) {
   int status = 0;
   ::waitpid(session->worker.pid, &status, 0);
   unwatch(session->worker.pidfd.get());
-  ledger_.drop(session->id, session->tenant.name);
+  ledger_.drop(session->id);
   on_recalled(*session);
   if (const auto used = turns_->busy_of(session->id); !used.empty())
     add_to(usage_[session->tenant.name].before, used);

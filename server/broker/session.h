@@ -65,6 +65,8 @@ struct Broker::Session {
   /// Of its worker, not answered yet: the first waits until other sessions of the tenant have given
   /// back what they do not use.
   std::deque<link::Message> memory_questions;
+  /// By device: what its process had at the last measurement beyond what it was charged for.
+  std::map<std::uint32_t, std::uint64_t> beyond_bytes;
   std::set<std::uint64_t> recalled;  ///< those that have not answered
   std::uint64_t recalls = 0;         ///< numbers them, for their time limit
 };

@@ -48,6 +48,7 @@ void Broker::on_overrun(std::uint64_t id, std::chrono::milliseconds late, bool i
 
 /// The tenants' settings have changed.
 void Broker::update_shares() {
+  update_ledger();
   for (const auto& [id, session] : sessions_)
     turns_->set_share(session->tenant.name, tenant_of(*session).share);
   for (const auto& [name, used] : usage_) meter_tenant(name);

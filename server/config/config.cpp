@@ -67,6 +67,19 @@ Status read_metrics(const toml::table& table, const std::string& path, Metrics* 
   return s.finish();
 }
 
+/// context = "free" | "charge"
+Status read_context_mode(Section& s, bool* is_charged) {
+  const toml::node* const node = s.get("context");
+  if (node == nullptr) return {};
+  const std::string mode = node->value_exact<std::string>().value_or("");
+  if (mode != "free" && mode != "charge")
+    return s.wrong(*node, "context",
+                   "\"free\" (what contexts and libraries take is not charged to the slice) or "
+                   "\"charge\"");
+  *is_charged = mode == "charge";
+  return {};
+}
+
 /// `has_other_proof`: tenants may have a certificate instead of a token.
 Result<Tenant> read_tenant(const toml::table& table, const std::string& path,
                            bool has_other_proof) {
@@ -77,6 +90,7 @@ Result<Tenant> read_tenant(const toml::table& table, const std::string& path,
   SLUICE_CHECK(s.read("token_sha256", &hash));
   SLUICE_CHECK(s.read("token_file", &file));
   SLUICE_CHECK(s.read_size("memory_limit", &tenant.memory_limit_bytes));
+  SLUICE_CHECK(read_context_mode(s, &tenant.charges_context));
   SLUICE_CHECK(s.read("max_sessions", &tenant.max_sessions));
   SLUICE_CHECK(s.read_duration("idle_timeout", &tenant.idle_timeout));
   SLUICE_CHECK(s.read_duration("max_duration", &tenant.max_duration));

@@ -24,6 +24,8 @@ struct Tenant {
   std::string name;
   std::optional<TokenHash> token_hash;   ///< none: nobody is let in (revoked)
   std::uint64_t memory_limit_bytes = 0;  ///< on each device; 0 = the device's own size
+  /// What contexts, driver and libraries take for themselves counts against the slice, too.
+  bool charges_context = false;
   std::uint32_t max_sessions = 64;
   std::chrono::milliseconds idle_timeout{0};  ///< without a CUDA call; 0 = none
   std::chrono::milliseconds max_duration{0};  ///< of a session; 0 = none

@@ -21,6 +21,18 @@ std::int64_t or_unset(const std::optional<std::chrono::milliseconds>& value) {
   return value ? value->count() : -1;
 }
 
+/// Both ways; a newer side may know more kinds than the other.
+template <class List>
+void write_kinds(const MemoryByKind& from, List to) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i]);
+}
+template <class List>
+MemoryByKind read_kinds(List from) {
+  MemoryByKind to{};
+  for (unsigned i = 0; i < std::min<std::size_t>(from.size(), to.size()); ++i) to[i] = from[i];
+  return to;
+}
+
 }  // namespace
 
 void write(const ServerInfo& from, capnp_control::Server::Builder to) {
@@ -39,6 +51,7 @@ void write(const ServerInfo& from, capnp_control::Server::Builder to) {
     devices[i].setName(from.devices[i].name);
     devices[i].setTotalBytes(from.devices[i].total_bytes);
     devices[i].setUsedBytes(from.devices[i].used_bytes);
+    devices[i].setOverheadBytes(from.devices[i].overhead_bytes);
   }
 }
 
@@ -54,7 +67,8 @@ ServerInfo read(capnp_control::Server::Reader from) {
   to.sessions = from.getSessions();
   to.max_sessions = from.getMaxSessions();
   for (const auto device : from.getDevices())
-    to.devices.push_back({text(device.getName()), device.getTotalBytes(), device.getUsedBytes()});
+    to.devices.push_back({text(device.getName()), device.getTotalBytes(), device.getUsedBytes(),
+                          device.getOverheadBytes()});
   return to;
 }
 
@@ -75,6 +89,7 @@ void write(const SessionInfo& from, capnp_control::Session::Builder to) {
   to.setGpuUs(from.gpu_us);
   to.setMemoryBytes(from.memory_bytes);
   to.setMemoryPeakBytes(from.memory_peak_bytes);
+  write_kinds(from.memory_kinds, to.initMemoryKinds(kMemoryKindCount));
 }
 
 SessionInfo read(capnp_control::Session::Reader from) {
@@ -95,6 +110,7 @@ SessionInfo read(capnp_control::Session::Reader from) {
   to.gpu_us = from.getGpuUs();
   to.memory_bytes = from.getMemoryBytes();
   to.memory_peak_bytes = from.getMemoryPeakBytes();
+  to.memory_kinds = read_kinds(from.getMemoryKinds());
   return to;
 }
 
@@ -109,6 +125,8 @@ void write(const TenantInfo& from, capnp_control::Tenant::Builder to) {
   to.setSessions(from.sessions);
   to.setMemoryDenials(from.memory_denials);
   to.setUsedBytes(from.used_bytes);
+  write_kinds(from.memory_kinds, to.initMemoryKinds(kMemoryKindCount));
+  to.setChargesContext(from.charges_context);
   to.setGuarantee(from.share.guarantee);
   to.setLimit(from.share.limit);
   to.setWeight(from.share.weight);
@@ -129,6 +147,8 @@ TenantInfo read(capnp_control::Tenant::Reader from) {
   to.max_duration_ms = from.getMaxDurationMs();
   to.sessions = from.getSessions();
   to.used_bytes = from.getUsedBytes();
+  to.memory_kinds = read_kinds(from.getMemoryKinds());
+  to.charges_context = from.getChargesContext();
   to.share = {from.getGuarantee(), from.getLimit(), from.getWeight(),
               scheduler::parse_class(text(from.getClass())).value_or(scheduler::Class::kStandard)};
   to.served_us = from.getServedUs();

@@ -5,6 +5,7 @@
 #include "common/result.h"
 #include "scheduler/device/tenant_state.h"
 #include "server/config/overrides.h"
+#include "server/memory_kind.h"
 #include "server/store/usage.h"
 
 #include <array>
@@ -24,7 +25,8 @@ namespace sluice::server::control {
 struct DeviceInfo {
   std::string name;
   std::uint64_t total_bytes = 0;
-  std::uint64_t used_bytes = 0;  ///< by all tenants together, as the ledger has it
+  std::uint64_t used_bytes = 0;      ///< by all tenants together, as the ledger has it
+  std::uint64_t overhead_bytes = 0;  ///< of contexts, driver and libraries, beside that
 
   bool operator==(const DeviceInfo&) const = default;
 };
@@ -36,7 +38,8 @@ struct ServerInfo {
   std::uint64_t uptime_ms = 0;
   std::uint32_t sessions = 0, max_sessions = 0;
   std::vector<DeviceInfo> devices;  ///< known once a worker has loaded the driver
-  bool is_enforcing = true;         ///< GPU time is divided; else no session computes anything new
+  /// GPU time is divided and the ledger is right; else nothing new is let through.
+  bool is_enforcing = true;
 
   bool operator==(const ServerInfo&) const = default;
 };
@@ -49,6 +52,7 @@ struct SessionInfo {
   std::uint64_t age_ms = 0, idle_ms = 0;
   std::uint64_t calls = 0, waits = 0, bytes_in = 0, bytes_out = 0, gpu_us = 0;
   std::uint64_t memory_bytes = 0, memory_peak_bytes = 0;
+  MemoryByKind memory_kinds{};
 
   bool operator==(const SessionInfo&) const = default;
 };
@@ -62,6 +66,8 @@ struct TenantInfo {
   std::uint64_t idle_timeout_ms = 0, max_duration_ms = 0;  ///< 0 = none
   std::uint32_t sessions = 0;
   std::uint64_t used_bytes = 0;      ///< on all devices
+  MemoryByKind memory_kinds{};       ///< on all devices, with what is not charged to the slice
+  bool charges_context = false;      ///< its overhead is charged to the slice, too
   std::uint64_t memory_denials = 0;  ///< allocations that were refused since the server started
   scheduler::Share share;            ///< of each device's time
   /// Of all devices' time, since the server started: what was charged, and what it waited for with

@@ -30,16 +30,53 @@ CUresult create(const DriverTable& driver, CUdevice device, unsigned flags, bool
   return result;
 }
 
+MemoryAccount::Key key_of(CUcontext context) {
+  return {HandleTable::kind<CUcontext>(), context};
+}
+
+/// Stacks, heap and print buffer of a context's kernels: they are charged apart from it.
+MemoryAccount::Key local_key_of(CUcontext context) {
+  static constexpr char kTag = 0;
+  return {&kTag, context};
+}
+
+/// A context, or one reference more to the primary one. memory_mutex is held.
+CUresult make(Worker& worker, const wire::context_create& args, CUdevice device, CUcontext* out) {
+  if (worker.contexts.size() >= kContextsMax) {
+    SLUICE_LOG_WARN("driver", "a session may have {} contexts", kContextsMax);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const bool is_primary = args.is_primary != 0;
+  if (const CUresult bad = create(worker.driver(), device, args.flags, is_primary, out)) return bad;
+  Worker::Context& known = worker.contexts[*out];
+  known.device = args.device;
+  known.is_primary = is_primary;
+  // References of our own are not counted twice: one per wire id.
+  ++known.retains;
+  return CUDA_SUCCESS;
+}
+
+/// Takes back what make() has just made. memory_mutex is held.
+void unmake(Worker& worker, CUdevice device, CUcontext context) {
+  const auto found = worker.contexts.find(context);
+  if (found->second.is_primary)
+    worker.driver().cuDevicePrimaryCtxRelease_v2(device);
+  else
+    worker.driver().cuCtxDestroy_v2(context);
+  if (--found->second.retains == 0) worker.contexts.erase(found);
+}
+
 /// Everything the context still had was freed with it. memory_mutex is held.
 void refund_context(Worker& worker, CUcontext context) {
   for (auto a = worker.allocations.begin(); a != worker.allocations.end();) {
     if (a->second.context == context) {
-      worker.refund(a->second);
+      worker.memory().give_back(a->second.amount);
       a = worker.allocations.erase(a);
     } else {
       ++a;
     }
   }
+  worker.memory().forget_context(context);
 }
 
 /// One wire id less; the last one takes the context with it. What it is, is known here: the
@@ -93,19 +130,20 @@ CUresult handle(Call& call, const wire::context_create& args, wire::context_crea
   const auto device = static_cast<CUdevice>(args.device);
   CUdevice same{};
   if (const CUresult bad = call.driver().cuDeviceGet(&same, device)) return bad;
-  const std::lock_guard lock(worker.memory_mutex);
-  if (worker.contexts.size() >= kContextsMax) {
-    SLUICE_LOG_WARN("driver", "a session may have {} contexts", kContextsMax);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   CUcontext context = nullptr;
-  if (const CUresult bad = create(call.driver(), same, args.flags, args.is_primary != 0, &context))
-    return bad;
-  Worker::Context& known = worker.contexts[context];
-  known.device = args.device;
-  known.is_primary = args.is_primary != 0;
-  // References of our own are not counted twice: one per wire id.
-  ++known.retains;
+  MemoryAccount::Amount amount{args.device, MemoryKind::kContext, 0};
+  const CUresult result = worker.memory().draw_measured(
+      &amount,
+      [&] {
+        const std::lock_guard lock(worker.memory_mutex);
+        return make(worker, args, same, &context);
+      },
+      [&] {
+        const std::lock_guard lock(worker.memory_mutex);
+        unmake(worker, same, context);
+      });
+  if (result != CUDA_SUCCESS) return result;
+  worker.memory().note_made(key_of(context), amount, context);
   worker.completer().remember(context);
   return bind(call, args.context, context);
 }
@@ -123,18 +161,38 @@ CUresult handle(Call& call, const wire::context_destroy& args, wire::context_des
     is_last = found != worker.contexts.end() &&
               (found->second.retains == 1 || (args.is_reset != 0 && found->second.is_primary));
   }
-  worker.after_context_of(
-      context,
-      answering<wire::context_destroy>(
-          call, [&worker, context, is_reset = args.is_reset != 0](
-                    CUresult, auto&) { return destroy(worker, context, is_reset); }),
-      is_last ? Completer::Patience(kPatience) : std::nullopt);
+  worker.after_context_of(context,
+                          answering<wire::context_destroy>(
+                              call,
+                              [&worker, context, is_reset = args.is_reset != 0](CUresult, auto&) {
+                                const CUresult result = destroy(worker, context, is_reset);
+                                worker.report_memory();  // what libraries had in it is gone
+                                return result;
+                              }),
+                          is_last ? Completer::Patience(kPatience) : std::nullopt);
   if (is_last) {
     worker.upload_order().forget(context);
     worker.streams().forget(context);
   }
   worker.leave_context();
   return CUDA_SUCCESS;
+}
+
+CUresult handle(Call& call, const wire::cuCtxSetLimit& args, wire::cuCtxSetLimit::Reply&) {
+  Worker& worker = call.worker();
+  const DriverTable& driver = call.driver();
+  if (driver.cuCtxSetLimit == nullptr || driver.cuCtxGetLimit == nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  const auto limit = static_cast<CUlimit>(args.limit);
+  std::size_t before = 0;
+  if (const CUresult bad = driver.cuCtxGetLimit(&before, limit)) return bad;
+  MemoryAccount::Amount amount{worker.current_device(), MemoryKind::kLocal, 0};
+  const CUresult result = worker.memory().draw_measured(
+      &amount, [&] { return driver.cuCtxSetLimit(limit, args.value); },
+      [&] { driver.cuCtxSetLimit(limit, before); });
+  if (result == CUDA_SUCCESS)
+    worker.memory().note_made(local_key_of(worker.current()), amount, worker.current());
+  return result;
 }
 
 CUresult handle(Call& call, const wire::cuCtxSynchronize&, wire::cuCtxSynchronize::Reply&) {

@@ -13,6 +13,10 @@ std::uint64_t cost_key_of(std::uint64_t exec) {
   return scheduler::CostModel::key_of(exec, 0, 0, 0);
 }
 
+MemoryAccount::Key key_of(CUgraphExec exec) {
+  return {HandleTable::kind<CUgraphExec>(), exec};
+}
+
 }  // namespace
 
 CUresult handle(Call& call, const wire::graph_clone& args, wire::graph_clone::Reply&) {
@@ -33,8 +37,14 @@ CUresult handle(Call& call, const wire::cuGraphInstantiateWithFlags& args,
   CUgraph graph = nullptr;
   if (const CUresult bad = native(call, args.hGraph, &graph)) return bad;
   if (!can_bind<CUgraphExec>(call, args.phGraphExec)) return CUDA_ERROR_INVALID_VALUE;
+  Worker& worker = call.worker();
   CUgraphExec exec = nullptr;
-  if (const CUresult bad = driver.cuGraphInstantiateWithFlags(&exec, graph, args.flags)) return bad;
+  MemoryAccount::Amount amount{worker.current_device(), MemoryKind::kGraph, 0};
+  if (const CUresult bad = worker.memory().draw_measured(
+          &amount, [&] { return driver.cuGraphInstantiateWithFlags(&exec, graph, args.flags); },
+          [&] { driver.cuGraphExecDestroy(exec); }))
+    return bad;
+  worker.memory().note_made(key_of(exec), amount, worker.current());
   return bind(call, args.phGraphExec, exec);
 }
 
@@ -83,7 +93,8 @@ CUresult handle(Call& call, const wire::cuGraphExecDestroy& args,
   if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   unbind<CUgraphExec>(call, args.hGraphExec);
   call.worker().graphs->forget_exec(args.hGraphExec);
-  return call.driver().cuGraphExecDestroy(exec);
+  return call.worker().memory().release_made(
+      key_of(exec), [&] { return call.driver().cuGraphExecDestroy(exec); });
 }
 
 }  // namespace sluice::server

@@ -13,6 +13,15 @@ struct FatbinWrapper {
   const void* unused = nullptr;
 };
 
+MemoryAccount::Key key_of(CUlibrary library) {
+  return {HandleTable::kind<CUlibrary>(), library};
+}
+
+CUresult unload(Worker& worker, CUlibrary library) {
+  return worker.memory().release_made(key_of(library),
+                                      [&] { return worker.driver().cuLibraryUnload(library); });
+}
+
 }  // namespace
 
 CUresult handle(Call& call, const wire::library_load& args, wire::library_load::Reply& reply) {
@@ -24,11 +33,19 @@ CUresult handle(Call& call, const wire::library_load& args, wire::library_load::
   FatbinWrapper wrapper;
   wrapper.data = image.bytes.data();
   const void* code = image.is_fatbin() ? static_cast<const void*>(&wrapper) : image.bytes.data();
+  Worker& worker = call.worker();
   CUlibrary library = nullptr;
-  const CUresult result = call.driver().cuLibraryLoadData(
-      &library, code, options.options(), options.values(), options.count(), nullptr, nullptr, 0);
+  MemoryAccount::Amount amount{worker.current_device(), MemoryKind::kModule, 0};
+  const CUresult result = worker.memory().draw_measured(
+      &amount,
+      [&] {
+        return call.driver().cuLibraryLoadData(&library, code, options.options(), options.values(),
+                                               options.count(), nullptr, nullptr, 0);
+      },
+      [&] { call.driver().cuLibraryUnload(library); });
   options.give_logs(call, &reply.info_log_bytes, &reply.error_log_bytes);
   if (result != CUDA_SUCCESS) return result;
+  worker.memory().note_made(key_of(library), amount, nullptr);
   return bind(call, args.library, library);
 }
 
@@ -70,9 +87,12 @@ CUresult handle(Call& call, const wire::cuLibraryUnload& args, wire::cuLibraryUn
   if (const CUresult bad = native(call, args.library, &library)) return bad;
   unbind<CUlibrary>(call, args.library);
   Worker& worker = call.worker();
-  if (worker.current() == nullptr) return worker.driver().cuLibraryUnload(library);
+  if (worker.current() == nullptr) return unload(worker, library);
+  ++worker.pending_frees;
   worker.after_context(answering<wire::cuLibraryUnload>(call, [&worker, library](CUresult, auto&) {
-    return worker.driver().cuLibraryUnload(library);
+    const CUresult result = unload(worker, library);
+    --worker.pending_frees;
+    return result;
   }));
   return CUDA_SUCCESS;
 }

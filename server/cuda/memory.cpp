@@ -1,5 +1,6 @@
 // Device memory: the ledger is asked first, and a free takes effect when everything issued before
 // it has completed.
+#include "protocol/block_use.h"
 #include "server/cuda/deferred.h"
 
 #include <algorithm>
@@ -18,37 +19,47 @@ CUresult behind_frees(Call& call, typename Args::Reply& reply, Work work) {
   return CUDA_SUCCESS;
 }
 
-CUresult allocate(Worker& worker, std::uint32_t device, CUcontext context, std::uint64_t bytes,
-                  CUdeviceptr* out) {
+/// `bytes` of the driver, and so many charged as it takes for them.
+CUresult allocate(Worker& worker, std::uint64_t bytes, MemoryAccount::Amount amount,
+                  CUcontext context, CUdeviceptr* out) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::uint64_t charge =
-      (bytes + kChargeGranularity - 1) / kChargeGranularity * kChargeGranularity;
-  if (!worker.ledger().charge(device, charge).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = worker.driver().cuMemAlloc_v2(out, bytes);
-  if (result != CUDA_SUCCESS) {
-    worker.ledger().refund(device, charge);
+  amount.bytes = (bytes + kChargeGranularity - 1) / kChargeGranularity * kChargeGranularity;
+  return worker.memory().draw(amount, [&] {
+    const CUresult result = worker.driver().cuMemAlloc_v2(out, bytes);
+    if (result == CUDA_SUCCESS) worker.allocations[*out] = {amount, context};
     return result;
-  }
-  const std::lock_guard lock(worker.memory_mutex);
-  worker.note_allocation(*out, {device, charge, context});
-  return CUDA_SUCCESS;
+  });
+}
+
+template <class Args>
+CUresult allocate_behind_frees(Call& call, std::uint64_t bytes, MemoryKind kind,
+                               typename Args::Reply& reply) {
+  Worker& worker = call.worker();
+  return behind_frees<Args>(
+      call, reply,
+      [&worker, amount = MemoryAccount::Amount{worker.current_device(), kind, 0},
+       context = worker.current(), bytes](CUresult before, typename Args::Reply& r) {
+        if (before != CUDA_SUCCESS) return before;
+        CUdeviceptr p = 0;
+        const CUresult result = allocate(worker, bytes, amount, context, &p);
+        r.dptr = p;
+        return result;
+      });
 }
 
 }  // namespace
 
 CUresult handle(Call& call, const wire::cuMemAlloc_v2& args, wire::cuMemAlloc_v2::Reply& reply) {
-  Worker& worker = call.worker();
-  return behind_frees<wire::cuMemAlloc_v2>(
-      call, reply,
-      [&worker, device = worker.current_device(), context = worker.current(),
-       bytes = args.bytesize](CUresult before, wire::cuMemAlloc_v2::Reply& r) {
-        if (before != CUDA_SUCCESS) return before;
-        CUdeviceptr p = 0;
-        const CUresult result = allocate(worker, device, context, bytes, &p);
-        r.dptr = p;
-        return result;
-      });
+  return allocate_behind_frees<wire::cuMemAlloc_v2>(call, args.bytesize, MemoryKind::kData, reply);
+}
+
+CUresult handle(Call& call, const wire::memory_block& args, wire::memory_block::Reply& reply) {
+  const auto use = static_cast<wire::BlockUse>(args.use);
+  if (use != wire::BlockUse::kSlab && use != wire::BlockUse::kPool) return CUDA_ERROR_INVALID_VALUE;
+  return allocate_behind_frees<wire::memory_block>(
+      call, args.bytes, use == wire::BlockUse::kSlab ? MemoryKind::kSlab : MemoryKind::kPool,
+      reply);
 }
 
 CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::Reply&) {
@@ -70,7 +81,7 @@ CUresult handle(Call& call, const wire::cuMemFree_v2& args, wire::cuMemFree_v2::
         CUresult result = CUDA_ERROR_INVALID_VALUE;  // freed twice
         if (found != worker.allocations.end()) result = worker.driver().cuMemFree_v2(p);
         if (result == CUDA_SUCCESS) {
-          worker.refund(found->second);
+          worker.memory().give_back(found->second.amount);
           worker.allocations.erase(found);
         }
         --worker.pending_frees;

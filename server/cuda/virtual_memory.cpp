@@ -22,8 +22,7 @@ CUmemAllocationProp properties_of(std::uint32_t device, std::uint32_t rdma_capab
 /// Refunds the block if nobody has it any more. memory_mutex is held.
 void drop_if_unused(Worker& worker, std::map<std::uint64_t, Worker::Block>::iterator block) {
   if (!block->second.is_released || block->second.mappings != 0) return;
-  worker.ledger().refund(block->second.device, block->second.bytes);
-  worker.memory_bytes -= block->second.bytes;
+  worker.memory().give_back({block->second.device, MemoryKind::kData, block->second.bytes});
   worker.blocks.erase(block);
 }
 
@@ -64,19 +63,16 @@ CUresult handle(Call& call, const wire::vm_create& args, wire::vm_create::Reply&
   CUdevice device{};
   if (const CUresult bad = driver.cuDeviceGet(&device, static_cast<int>(args.device))) return bad;
   if (args.bytes > (std::uint64_t{1} << 47)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::lock_guard lock(worker.memory_mutex);
-  if (args.block == 0 || worker.blocks.contains(args.block)) return CUDA_ERROR_INVALID_VALUE;
-  if (!worker.ledger().charge(args.device, args.bytes).is_granted) return CUDA_ERROR_OUT_OF_MEMORY;
-  Worker::Block block{.bytes = args.bytes, .device = args.device};
-  if (const CUresult bad = driver.cuMemCreate(&block.handle, args.bytes, &properties, 0)) {
-    worker.ledger().refund(args.device, args.bytes);
-    return bad;
+  {
+    const std::lock_guard lock(worker.memory_mutex);
+    if (args.block == 0 || worker.blocks.contains(args.block)) return CUDA_ERROR_INVALID_VALUE;
   }
-  worker.blocks[args.block] = block;
-  worker.memory_bytes += args.bytes;
-  if (worker.memory_bytes > worker.memory_peak_bytes)
-    worker.memory_peak_bytes = worker.memory_bytes.load();
-  return CUDA_SUCCESS;
+  return worker.memory().draw({args.device, MemoryKind::kData, args.bytes}, [&] {
+    Worker::Block block{.bytes = args.bytes, .device = args.device};
+    const CUresult result = driver.cuMemCreate(&block.handle, args.bytes, &properties, 0);
+    if (result == CUDA_SUCCESS) worker.blocks[args.block] = block;
+    return result;
+  });
 }
 
 CUresult handle(Call& call, const wire::vm_release& args, wire::vm_release::Reply&) {

@@ -66,6 +66,17 @@ Family throttled(const Tenants& tenants) {
   return family;
 }
 
+Family memory(const Tenants& tenants) {
+  Family family = gauge("sluice_mem_bytes",
+                        "Memory that a tenant holds, by kind; what is kept for later is included.");
+  for (const control::TenantInfo& tenant : tenants)
+    for (std::size_t i = 0; i < kMemoryKindCount; ++i)
+      family.samples.push_back(
+          {{{"tenant", tenant.name}, {"kind", std::string(kMemoryKindNames[i])}},
+           static_cast<double>(tenant.memory_kinds[i])});
+  return family;
+}
+
 void add_server(const control::ServerInfo& server, std::vector<Family>* out) {
   out->push_back(enforcement(server.is_enforcing));
   Family info = gauge("sluice_info", "Always 1: who the server is.");
@@ -76,15 +87,19 @@ void add_server(const control::ServerInfo& server, std::vector<Family>* out) {
   uptime.samples = {{{}, static_cast<double>(server.uptime_ms) / 1000.0}};
   out->push_back(std::move(uptime));
   Family used = gauge("sluice_device_mem_bytes", "Charged to all tenants of a device.");
+  Family overhead = gauge("sluice_device_mem_overhead_bytes",
+                          "What contexts, driver and libraries of a device take for themselves.");
   Family total = gauge("sluice_device_mem_total_bytes", "A device's own memory.");
   for (std::size_t i = 0; i < server.devices.size(); ++i) {
     const auto& device = server.devices[i];
     const std::vector<std::pair<std::string, std::string>> labels = {{"gpu", std::to_string(i)},
                                                                      {"name", device.name}};
     used.samples.push_back({labels, static_cast<double>(device.used_bytes)});
+    overhead.samples.push_back({labels, static_cast<double>(device.overhead_bytes)});
     total.samples.push_back({labels, static_cast<double>(device.total_bytes)});
   }
   out->push_back(std::move(used));
+  out->push_back(std::move(overhead));
   out->push_back(std::move(total));
 }
 
@@ -105,9 +120,10 @@ std::vector<Family> families(const Snapshot& now) {
   out.push_back(per_tenant(
       gauge("sluice_compute_limit_ratio", "Part of each device's time that a tenant gets at most."),
       all, [](const Tenant& t) { return t.share.limit; }));
+  out.push_back(memory(all));
   out.push_back(per_tenant(
-      gauge("sluice_mem_bytes", "Device memory charged to a tenant, kept memory included."), all,
-      [](const Tenant& t) { return t.used_bytes; }));
+      gauge("sluice_mem_used_bytes", "Memory charged to a tenant's slices, kept memory included."),
+      all, [](const Tenant& t) { return t.used_bytes; }));
   out.push_back(
       per_tenant(gauge("sluice_mem_limit_bytes", "A tenant's slice of each device; 0: all of it."),
                  all, [](const Tenant& t) { return t.memory_limit_bytes; }));

@@ -55,20 +55,19 @@ void BrokerLedger::take_resume(link::Received& received, const link::ResumeData&
 }
 
 void BrokerLedger::take_answer(const link::Answer& answer) {
-  std::uint64_t unwanted_bytes = 0;
-  std::uint32_t device = 0;
+  link::Charge unwanted;
   {
     const std::lock_guard lock(mutex_);
     if (line_.empty()) return;
     Question& oldest = *line_.front();
     oldest.answer = {answer.is_granted, answer.used_bytes, answer.limit_bytes};
     oldest.is_answered = true;
-    if (oldest.is_abandoned && answer.is_granted) unwanted_bytes = oldest.charge_bytes;
-    device = oldest.device;
+    if (oldest.is_abandoned && answer.is_granted) unwanted = oldest.charge;
     line_.pop_front();
     changed_.notify_all();
   }
-  if (unwanted_bytes > 0) refund(device, unwanted_bytes);  // granted too late: nobody has it
+  // Granted too late: nobody has it.
+  if (unwanted.bytes > 0) refund(unwanted.device, unwanted.kind, unwanted.bytes);
 }
 
 void BrokerLedger::report() {
@@ -77,6 +76,7 @@ void BrokerLedger::report() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kReportInterval, [&] { return is_over_; })) {
     lock.unlock();
+    if (before_report_) before_report_();
     const link::Stats now = stats_();
     if (const auto time = std::chrono::steady_clock::now();
         !is_same(now, sent) || time - sent_at >= kSilenceMax) {
@@ -102,11 +102,9 @@ void BrokerLedger::finish() {
   changed_.notify_all();
 }
 
-LedgerLink::Usage BrokerLedger::ask(const link::Message& message, std::uint32_t device,
-                                    std::uint64_t charge_bytes) {
+LedgerLink::Usage BrokerLedger::ask(const link::Message& message, const link::Charge& charge) {
   auto question = std::make_shared<Question>();
-  question->device = device;
-  question->charge_bytes = charge_bytes;
+  question->charge = charge;
   {
     const std::lock_guard one(send_mutex_);
     {
@@ -124,14 +122,15 @@ LedgerLink::Usage BrokerLedger::ask(const link::Message& message, std::uint32_t 
   return {};
 }
 
-LedgerLink::Usage BrokerLedger::charge(std::uint32_t device, std::uint64_t bytes) {
-  return ask(link::Charge{device, bytes}, device, bytes);
+LedgerLink::Usage BrokerLedger::charge(std::uint32_t device, MemoryKind kind, std::uint64_t bytes) {
+  const link::Charge charge{device, bytes, kind};
+  return ask(charge, charge);
 }
 LedgerLink::Usage BrokerLedger::query(std::uint32_t device) {
-  return ask(link::QueryMemory{device}, device, 0);
+  return ask(link::QueryMemory{device}, {});
 }
-void BrokerLedger::refund(std::uint32_t device, std::uint64_t bytes) {
-  static_cast<void>(link::send_message(fd_, link::Refund{device, bytes}));
+void BrokerLedger::refund(std::uint32_t device, MemoryKind kind, std::uint64_t bytes) {
+  static_cast<void>(link::send_message(fd_, link::Refund{device, bytes, kind}));
 }
 
 }  // namespace sluice::server

@@ -34,12 +34,17 @@ class BrokerLedger final : public LedgerLink {
              OnResume on_resume = {});
   /// Before start(): called when the client shall give back memory that it keeps.
   void on_recall(std::function<void()> action) { on_recall_ = std::move(action); }
+  /// Before start(): called twice a second, before the statistics.
+  void before_report(std::function<void()> action) { before_report_ = std::move(action); }
   /// Sends the last statistics and stops reporting. Two threads may call it; both return
   /// afterwards.
   void finish();
 
-  Usage charge(std::uint32_t device, std::uint64_t bytes) override;
-  void refund(std::uint32_t device, std::uint64_t bytes) override;
+  Usage charge(std::uint32_t device, MemoryKind kind, std::uint64_t bytes) override;
+  void refund(std::uint32_t device, MemoryKind kind, std::uint64_t bytes) override;
+  void measured(std::uint32_t device, MemoryKind kind, std::uint64_t bytes) override {
+    static_cast<void>(link::send_message(fd_, link::Measured{device, bytes, kind}));
+  }
   Usage query(std::uint32_t device) override;
   void recalled() override { static_cast<void>(link::send_message(fd_, link::RecallDone{})); }
   void note_spare(std::uint32_t device, std::uint64_t bytes) override {
@@ -50,13 +55,12 @@ class BrokerLedger final : public LedgerLink {
   /// A question and its answer. Who stops waiting leaves it in line, so that the answers after it
   /// find the right question.
   struct Question {
-    std::uint32_t device = 0;
-    std::uint64_t charge_bytes = 0;
+    link::Charge charge;  ///< of a question about use: of nothing
     bool is_answered = false, is_abandoned = false;
     Usage answer;
   };
 
-  Usage ask(const link::Message& message, std::uint32_t device, std::uint64_t charge_bytes);
+  Usage ask(const link::Message& message, const link::Charge& charge);
   void take_resume(link::Received& received, const link::ResumeData& resume);
   void take_answer(const link::Answer& answer);
   void read();
@@ -65,7 +69,7 @@ class BrokerLedger final : public LedgerLink {
   int fd_;
   std::chrono::milliseconds answer_time_;
   std::function<link::Stats()> stats_;
-  std::function<void()> on_broker_gone_, on_recall_;
+  std::function<void()> on_broker_gone_, on_recall_, before_report_;
   OnResume on_resume_;
   std::mutex send_mutex_;  ///< questions are in line in the order in which they are sent
   std::mutex mutex_;       ///< guards what follows

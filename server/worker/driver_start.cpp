@@ -1,6 +1,7 @@
 #include "server/worker/driver_start.h"
 
 #include "common/format.h"
+#include "server/worker/process_bytes.h"
 
 #include <dlfcn.h>
 
@@ -62,6 +63,7 @@ Result<link::Ready> start_driver(const std::string& path, DriverTable* driver) {
     SLUICE_TRY(wire::DeviceRecord record, describe_device(*driver, i));
     ready.devices.push_back(std::move(record));
   }
+  ready.measures_itself = measures_itself(path);
   return ready;
 }
 

@@ -7,6 +7,7 @@
 
 #include "server/worker/worker.h"
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -68,6 +69,8 @@ class Worker::Graphs {
                   const LaunchRef& launch);
   /// The context is gone, and the twins with it; any thread.
   void forget(CUcontext context);
+  /// Any thread.
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return twin_bytes_; }
 
  private:
   struct Twin {
@@ -99,7 +102,7 @@ class Worker::Graphs {
 
   std::mutex mutex_;  ///< guards what follows
   std::unordered_map<std::uint64_t, Twin> twins_;
-  std::uint64_t twin_bytes_ = 0;
+  std::atomic<std::uint64_t> twin_bytes_{0};  ///< read without the mutex
   std::map<CUcontext, std::deque<LaunchRef>> running_;
   std::map<CUcontext, CUevent> last_end_;  ///< behind the latest launch
   std::uint64_t last_run_ = 0;

@@ -5,6 +5,7 @@
 #include "server/worker/await_data.h"
 #include "server/worker/broker_ledger.h"
 #include "server/worker/driver_start.h"
+#include "server/worker/process_bytes.h"
 #include "server/worker/resumption.h"
 #include "server/worker/turns.h"
 #include "server/worker/worker.h"
@@ -50,6 +51,8 @@ Status serve(const link::Start& start, TurnParts parts) {
     SLUICE_CHECK(worker.device_output().take_stdout());
     worker.completer().flush_prints();
   }
+  worker.memory().measure_with(process_bytes_of(start.driver_path, driver));
+  ledger.before_report([&worker] { worker.report_memory(); });
   ledger.on_recall([&worker] { worker.recall_memory(); });
   ledger.start([&worker] { return worker.stats(); }, [] { ::_exit(0); },
                [&resumption](Fd socket, const link::ResumeData& data) {

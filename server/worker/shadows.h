@@ -41,6 +41,7 @@ class Shadows {
   CUresult write(std::uint64_t id, std::span<const std::byte> runs);
   /// Sends what the device has changed since the last look.
   void send_changes();
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return total_bytes_; }
 
  private:
   struct Range {
@@ -60,7 +61,7 @@ class Shadows {
   std::atomic<std::size_t> count_{0};
   std::mutex mutex_;
   std::map<std::uint64_t, Range> ranges_;
-  std::uint64_t total_bytes_ = 0;
+  std::atomic<std::uint64_t> total_bytes_{0};  ///< read without the mutex
 };
 
 }  // namespace sluice::server

@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -27,12 +28,15 @@ class SharedStaging {
   bool is_registered(CUcontext context);
   /// The context is gone, and its registrations with it.
   void forget(CUcontext context);
+  [[nodiscard]] std::uint64_t pinned_bytes() const {
+    return registrar_.load() != nullptr ? memory_.size() : 0;
+  }
 
  private:
   const DriverTable& driver_;
   std::span<std::byte> memory_;
   std::mutex mutex_;
-  CUcontext registrar_ = nullptr;
+  std::atomic<CUcontext> registrar_{nullptr};  ///< read without the mutex
   bool is_refused_ = false;
 };
 

@@ -8,7 +8,9 @@
 #include <cuda.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -31,6 +33,7 @@ class StagingPool {
   void give_back(CUcontext context, std::byte* piece, std::size_t bytes);
   /// The context is gone, and the memory with it.
   void forget(CUcontext context);
+  [[nodiscard]] std::uint64_t pinned_bytes() const { return blocks_ * kBlockBytes; }
 
  private:
   struct PerContext {
@@ -42,7 +45,7 @@ class StagingPool {
   const DriverTable& driver_;
   std::mutex mutex_;
   std::map<CUcontext, PerContext> contexts_;
-  std::size_t blocks_ = 0;
+  std::atomic<std::size_t> blocks_{0};  ///< read without the mutex
 };
 
 }  // namespace sluice::server

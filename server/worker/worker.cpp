@@ -35,6 +35,7 @@ Worker::Worker(const DriverTable& driver, std::unique_ptr<transport::Channel> ch
       driver_(driver),
       channel_(std::move(channel)),
       ledger_(ledger),
+      memory_(ledger, memory_mutex),
       outbox_(*channel_),
       staging_(driver),
       shared_staging_(driver, channel_->staging()),
@@ -60,17 +61,6 @@ Worker::~Worker() {
   host_functions->end();
   completer_.stop();
   lanes_.stop();
-}
-
-void Worker::note_allocation(CUdeviceptr address, const Allocation& allocation) {
-  allocations[address] = allocation;
-  memory_bytes += allocation.charged_bytes;
-  if (memory_bytes > memory_peak_bytes) memory_peak_bytes = memory_bytes.load();
-}
-
-void Worker::refund(const Allocation& allocation) {
-  memory_bytes -= allocation.charged_bytes;
-  ledger_.refund(allocation.device, allocation.charged_bytes);
 }
 
 std::uint32_t Worker::current_device() {
@@ -319,6 +309,11 @@ void Worker::recall_memory() {
   });
 }
 
+void Worker::report_memory() {
+  memory_.report(staging_.pinned_bytes() + shared_staging_.pinned_bytes() +
+                 shadows_.pinned_bytes() + graphs->pinned_bytes());
+}
+
 link::Stats Worker::stats() const {
   link::Stats out;
   out.calls = calls_;
@@ -328,7 +323,7 @@ link::Stats Worker::stats() const {
   out.bytes_in = received_bytes_;
   out.bytes_out = outbox_.sent_bytes() + staged_bytes_;
   out.gpu_us = turns_ != nullptr ? turns_->busy_us() : meter_.busy_us();
-  out.memory_peak_bytes = memory_peak_bytes;
+  out.memory_peak_bytes = memory_.peak_bytes();
   return out;
 }
 

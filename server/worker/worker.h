@@ -18,6 +18,7 @@
 #include "server/worker/lanes.h"
 #include "server/worker/launch_gate.h"
 #include "server/worker/ledger_link.h"
+#include "server/worker/memory_account.h"
 #include "server/worker/outbox.h"
 #include "server/worker/shadows.h"
 #include "server/worker/shared_staging.h"
@@ -64,6 +65,8 @@ class Worker final : private wire::RecordHandler {
   void use_turns(Turns& turns, HeldBy by);
   /// Any thread: asks the client for memory that it keeps.
   void recall_memory();
+  /// Any thread: tells the ledger what is held beside what was drawn.
+  void report_memory();
   /// Any thread.
   [[nodiscard]] link::Stats stats() const;
 
@@ -84,6 +87,7 @@ class Worker final : private wire::RecordHandler {
     staged_bytes_ += sent_bytes;
   }
   LedgerLink& ledger() { return ledger_; }
+  MemoryAccount& memory() { return memory_; }
   GpuMeter& meter() { return meter_; }
   UploadOrder& upload_order() { return upload_order_; }
   Shadows& shadows() { return shadows_; }
@@ -137,14 +141,10 @@ class Worker final : private wire::RecordHandler {
   };
   std::map<CUcontext, Context> contexts;
   struct Allocation {
-    std::uint32_t device;
-    std::uint64_t charged_bytes;
+    MemoryAccount::Amount amount;
     CUcontext context;
   };
   std::map<CUdeviceptr, Allocation> allocations;
-  /// Counts what an allocation takes / gives its charge back. memory_mutex is held.
-  void note_allocation(CUdeviceptr address, const Allocation& allocation);
-  void refund(const Allocation& allocation);
   /// Physical memory of cuMemCreate: charged until it is neither held nor mapped.
   struct Block {
     CUmemGenericAllocationHandle handle = 0;
@@ -158,8 +158,7 @@ class Worker final : private wire::RecordHandler {
     std::uint64_t bytes = 0, block = 0;
   };
   std::map<CUdeviceptr, Mapping> mappings;
-  std::atomic<unsigned> pending_frees{0};
-  std::atomic<std::uint64_t> memory_bytes{0}, memory_peak_bytes{0};
+  std::atomic<unsigned> pending_frees{0};  ///< and unloads
 
   /// By wire id; functions and kernels are numbered apart.
   std::unordered_map<std::uint64_t, KernelLayout> function_layouts, kernel_layouts;
@@ -188,6 +187,7 @@ class Worker final : private wire::RecordHandler {
   const DriverTable& driver_;
   std::unique_ptr<transport::Channel> channel_;
   LedgerLink& ledger_;
+  MemoryAccount memory_;
   const Turns* turns_ = nullptr;  ///< if they measure
   std::unique_ptr<LaunchGate> gate_;
   std::unique_ptr<CopyGate> copy_gate_;

@@ -10,16 +10,20 @@ using namespace sluice::shim;
 
 namespace {
 
-CUresult load_image(CUmodule* out, std::span<const std::byte> image, JitOptions& options) {
-  wire::module_load args{};
+CUresult ask_to_load(std::span<const std::byte> image, JitOptions& options,
+                     wire::module_load& args) {
   if (const CUresult failed = send_image(image, &args.upload)) return failed;
   args.module = reserve_id();
   args.options_bytes = options.wire_bytes().size();
   args.info_log_bytes_max = options.info_bytes_max();
   args.error_log_bytes_max = options.error_bytes_max();
   wire::module_load::Reply reply{};
-  const CUresult result =
-      call(args, reply, {options.wire_bytes()}, {options.info_out(), options.error_out()});
+  return call(args, reply, {options.wire_bytes()}, {options.info_out(), options.error_out()});
+}
+
+CUresult load_image(CUmodule* out, std::span<const std::byte> image, JitOptions& options) {
+  wire::module_load args{};
+  const CUresult result = load_with_spare([&] { return ask_to_load(image, options, args); });
   options.write_back();
   if (result != CUDA_SUCCESS) return result;
   Entry entry;

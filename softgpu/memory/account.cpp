@@ -95,6 +95,15 @@ class SharedAccount final : public Account {
     return sum();
   }
 
+  std::size_t used_bytes_of(int pid) override {
+    const Lock lock(shared_);
+    if (pid != pid_) reap();
+    std::size_t total = 0;
+    for (const Entry& e : shared_->entries)
+      if (e.pid == pid) total += e.bytes;
+    return total;
+  }
+
   [[nodiscard]] std::size_t capacity_bytes() const override { return capacity_; }
 
  private:

@@ -19,6 +19,8 @@ class Account {
   virtual bool charge(std::size_t bytes) = 0;
   virtual void refund(std::size_t bytes) = 0;
   [[nodiscard]] virtual std::size_t used_bytes() = 0;  ///< by everybody
+  /// By one process of this host; 0 also if there is none.
+  [[nodiscard]] virtual std::size_t used_bytes_of(int pid) = 0;
   [[nodiscard]] virtual std::size_t capacity_bytes() const = 0;
 };
 

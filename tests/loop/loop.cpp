@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "protocol/opcodes.h"
 #include "server/worker/driver_start.h"
+#include "server/worker/process_bytes.h"
 #include "server/worker/worker.h"
 #include "shim/connect.h"
 
@@ -32,6 +33,7 @@ Result<shim::Connection> connect_loop() {
   server::link::Ready ready = std::move(*started);
   transport::LoopPair pair = transport::make_loop_pair();
   static auto* const worker = new server::Worker(*driver, std::move(pair.server), *ledger);
+  worker->memory().measure_with(server::process_bytes_of(path, *driver));
   worker->shadows().is_shared = true;
   worker->device_output().take_from_sink(path);
   std::thread([] {

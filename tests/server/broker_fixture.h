@@ -121,6 +121,7 @@ class BrokerFixture : public ::testing::Test {
     options.worker_executable = worker_;
     options.times = times_;
     options.reload = reload_;
+    options.nvml_library = nvml_library_;
     broker_ = std::make_unique<Broker>(std::move(options));
     const auto opened = broker_->open();
     ASSERT_TRUE(opened.has_value()) << opened.error().message;
@@ -178,6 +179,7 @@ class BrokerFixture : public ::testing::Test {
   }
 
   std::string folder_, worker_ = SLUICE_FAKE_WORKER;
+  std::string nvml_library_ = "none";  ///< not the host's own
   config::Config config_;
   BrokerTimes times_;
   std::function<Result<config::Config>()> reload_;

@@ -75,6 +75,18 @@ TEST(Config, SaysInOneSentenceWhatIsWrongWithAValue) {
   EXPECT_TRUE(address.starts_with("f:2: listen in [server]: server address")) << address;
 }
 
+TEST(Config, KnowsWhetherATenantIsChargedForItsContexts) {
+  EXPECT_FALSE(parse(kStart + kTenant, "f")->tenants[0].charges_context);
+  EXPECT_FALSE(parse(kStart + kTenant + "context = \"free\"\n", "f")->tenants[0].charges_context);
+  EXPECT_TRUE(parse(kStart + kTenant + "context = \"charge\"\n", "f")->tenants[0].charges_context);
+  for (const char* wrong : {"\"half\"", "true", "\"\""}) {
+    const auto config = parse(kStart + kTenant + "context = " + wrong + "\n", "f");
+    ASSERT_FALSE(config.has_value()) << wrong;
+    EXPECT_TRUE(config.error().message.starts_with("f:6: context in [[tenant]]: expected \"free\""))
+        << config.error().message;
+  }
+}
+
 TEST(Config, TakesAnEmptyTextForNoValueAtAll) {
   EXPECT_FALSE(parse(kStart + kTenant + "idle_timeout = \"\"\n", "f").has_value());
   EXPECT_FALSE(parse(kStart + kTenant + "memory_limit = \"\"\n", "f").has_value());

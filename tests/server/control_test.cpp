@@ -34,9 +34,13 @@ class ControlTest : public BrokerFixture {
 
 TEST_F(ControlTest, ShowsTheSameAsTheBroker) {
   config_.node = "node-7";
+  config_.tenants[0].charges_context = true;
   start_all();
   const Client session = open("good");
   ASSERT_EQ('1', session.data.command('c', 4096));
+  ASSERT_EQ('1', session.data.command('m', 8192));
+  ASSERT_EQ('o', session.data.command('o', 10'000));
+  ASSERT_EQ('1', session.data.command('c', 4096)) << "and what came before was heard";
   const auto client = connect_control();
   EXPECT_EQ(ask([](Broker& b) { return b.tenants(); }), client->tenants().value());
   auto sessions = client->sessions().value();

@@ -2,6 +2,8 @@
 // tenant's name ("failing", "deaf.2" ...); any other tenant gets a worker that behaves: it obeys
 // one-letter commands on the data connection and answers each with one byte.
 //   'c' u64 bytes: charge device 0; answers '1' or '0'     'r': report; answers 'r'
+//   'm' u64 bytes: the same, for a module   'o' u64 bytes: so much is overhead now; answers 'o'
+//   'l' u64 bytes: gives back what it was never charged for
 //   'k' u64 bytes: the client keeps so much of what was charged, and gives it back when it is asked
 //   'q': from now on the client does not answer when it is asked
 //   'p': a call is pending from now on, and reported so                    'x': dies
@@ -69,8 +71,8 @@ void give_back() {
   say(link::RecallDone{});
 }
 
-bool charge(std::uint64_t bytes) {
-  say(link::Charge{0, bytes});
+bool charge(std::uint64_t bytes, MemoryKind kind) {
+  say(link::Charge{0, bytes, kind});
   for (;;) {
     auto answer = link::receive_message(link::kWorkerLinkFd);
     if (!answer) ::_exit(0);
@@ -89,10 +91,13 @@ void obey(int data, char command) {
     if (!read_all(data, &g_kept_bytes, sizeof g_kept_bytes)) ::_exit(0);
     say(link::Spare{0, g_kept_bytes});
   }
-  if (command == 'c') {
+  if (std::strchr("cmol", command) != nullptr) {
     std::uint64_t bytes = 0;
     if (!read_all(data, &bytes, sizeof bytes)) ::_exit(0);
-    answer = charge(bytes) ? '1' : '0';
+    if (command == 'o') say(link::Measured{0, bytes});
+    if (command == 'l') say(link::Refund{0, bytes, MemoryKind::kData});
+    if (command == 'c') answer = charge(bytes, MemoryKind::kData) ? '1' : '0';
+    if (command == 'm') answer = charge(bytes, MemoryKind::kModule) ? '1' : '0';
   }
   say(g_stats);
   static_cast<void>(!::send(data, &answer, 1, MSG_NOSIGNAL));

@@ -17,6 +17,8 @@ control::TenantInfo tenant(const std::string& name) {
   out.name = name;
   out.sessions = 2;
   out.used_bytes = 3 << 20;
+  out.memory_kinds[index_of(MemoryKind::kData)] = 2 << 20;
+  out.memory_kinds[index_of(MemoryKind::kModule)] = 1 << 20;
   out.memory_limit_bytes = 64 << 20;
   out.memory_denials = 7;
   out.served_us = 2'500'000;
@@ -25,12 +27,13 @@ control::TenantInfo tenant(const std::string& name) {
 }
 
 double value_of(const std::vector<Family>& all, const std::string& name,
-                const std::string& label = "", const std::string& reason = "") {
+                const std::string& label = "", const std::string& second = "") {
   for (const Family& family : all)
     for (const Sample& sample : family.samples) {
       std::map<std::string, std::string> labels(sample.labels.begin(), sample.labels.end());
-      const bool is_wanted = family.name == name && (label.empty() || labels["tenant"] == label) &&
-                             (reason.empty() || labels["reason"] == reason);
+      const bool is_wanted =
+          family.name == name && (label.empty() || labels["tenant"] == label) &&
+          (second.empty() || labels["reason"] == second || labels["kind"] == second);
       if (is_wanted) return sample.value;
     }
   ADD_FAILURE() << "there is no " << name;
@@ -48,7 +51,10 @@ TEST(Metrics, EveryTenantHasItsFigures) {
   EXPECT_EQ(1e9, value_of(all, "sluice_mem_byte_seconds_total", "a"));
   EXPECT_EQ(2e9, value_of(all, "sluice_reserved_mem_byte_seconds_total", "a"));
   EXPECT_EQ(2.0, value_of(all, "sluice_throttled_seconds_total", "a", "limit"));
-  EXPECT_EQ(3 << 20, value_of(all, "sluice_mem_bytes", "a"));
+  EXPECT_EQ(3 << 20, value_of(all, "sluice_mem_used_bytes", "a"));
+  EXPECT_EQ(2 << 20, value_of(all, "sluice_mem_bytes", "a", "data"));
+  EXPECT_EQ(1 << 20, value_of(all, "sluice_mem_bytes", "a", "module"));
+  EXPECT_EQ(0, value_of(all, "sluice_mem_bytes", "b", "host_pinned"));
   EXPECT_EQ(7.0, value_of(all, "sluice_mem_denied_total", "a"));
 }
 

@@ -1,4 +1,5 @@
 // Allocation and free without round trips, and what the worker is told about them.
+#include "protocol/block_use.h"
 #include "tests/shim/fake_server.h"
 
 namespace sluice::test {
@@ -34,15 +35,32 @@ TEST_F(DeviceMemory, AllocationAndFreeCostNoRoundTripOnceTheMemoryIsThere) {
     EXPECT_EQ(CUDA_SUCCESS, cuMemFree_v2(part));
   }
   EXPECT_EQ(before, round_trips());
-  EXPECT_EQ(2u, server_->count(Opcode::cuMemAlloc_v2));
+  EXPECT_EQ(1u, server_->count(Opcode::cuMemAlloc_v2));
+  EXPECT_EQ(1u, server_->count(Opcode::memory_block));
 }
 
 TEST_F(DeviceMemory, ManySmallAllocationsCostOneRoundTripPerSlab) {
   start();
   for (int i = 0; i < 4096; ++i) allocate(512);
-  EXPECT_EQ(1u, server_->count(Opcode::cuMemAlloc_v2));
+  EXPECT_EQ(1u, server_->count(Opcode::memory_block));
   allocate(512);
-  EXPECT_EQ(2u, server_->count(Opcode::cuMemAlloc_v2));
+  EXPECT_EQ(2u, server_->count(Opcode::memory_block));
+}
+
+TEST_F(DeviceMemory, SlabsAndPoolsAreAskedForAsSuch) {
+  start();
+  CUdeviceptr p = 0;
+  allocate(4 * kMiB);
+  allocate(100);
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocAsync(&p, 6 * kMiB, nullptr));
+  const auto blocks = server_->received(Opcode::memory_block);
+  ASSERT_EQ(2u, blocks.size());
+  EXPECT_EQ(static_cast<std::uint32_t>(wire::BlockUse::kSlab),
+            blocks[0].as<wire::memory_block>().use);
+  EXPECT_EQ(static_cast<std::uint32_t>(wire::BlockUse::kPool),
+            blocks[1].as<wire::memory_block>().use);
+  EXPECT_EQ(6 * kMiB, blocks[1].as<wire::memory_block>().bytes);
+  EXPECT_EQ(1u, server_->count(Opcode::cuMemAlloc_v2)) << "the program's own";
 }
 
 TEST_F(DeviceMemory, MemoryThatTheDeviceMayStillUseIsGivenOutWhenItIsDone) {
@@ -147,10 +165,10 @@ TEST_F(DeviceMemory, WhatIsKeptGoesBackBeforeTheProgramIsRefused) {
 TEST_F(DeviceMemory, TheLastOfASliceIsUsedToTheEnd) {
   std::vector<std::size_t> asked;
   start([&](FakeServer& server, const Received& record) {
-    if (!is(record, Opcode::cuMemAlloc_v2)) return false;
-    asked.push_back(record.as<wire::cuMemAlloc_v2>().bytesize);
-    if (asked.back() <= kMiB) return false;  // all that is left
-    server.reply(record, wire::cuMemAlloc_v2::Reply{}, {}, CUDA_ERROR_OUT_OF_MEMORY);
+    if (is(record, Opcode::cuMemAlloc_v2))  // all that is left
+      asked.push_back(record.as<wire::cuMemAlloc_v2>().bytesize);
+    if (!is(record, Opcode::memory_block)) return false;
+    server.reply(record, wire::memory_block::Reply{}, {}, CUDA_ERROR_OUT_OF_MEMORY);
     return true;
   });
   CUdeviceptr p = 0;

@@ -166,14 +166,20 @@ class FakeServer final : private wire::RecordHandler {
     return {};
   }
 
+  std::uint64_t take_address(std::uint64_t bytes) {
+    const std::uint64_t address = next_address_;
+    next_address_ += (bytes + 4095) / 4096 * 4096;
+    return address;
+  }
+
   void answer(const Received& record) {
     switch (static_cast<wire::Opcode>(record.header.opcode)) {
-      case wire::Opcode::cuMemAlloc_v2: {
-        wire::cuMemAlloc_v2::Reply made{};
-        made.dptr = next_address_;
-        next_address_ += (record.as<wire::cuMemAlloc_v2>().bytesize + 4095) / 4096 * 4096;
-        return reply(record, made);
-      }
+      case wire::Opcode::cuMemAlloc_v2:
+        return reply(record, wire::cuMemAlloc_v2::Reply{
+                                 take_address(record.as<wire::cuMemAlloc_v2>().bytesize)});
+      case wire::Opcode::memory_block:
+        return reply(
+            record, wire::memory_block::Reply{take_address(record.as<wire::memory_block>().bytes)});
       case wire::Opcode::copy_h2d: {
         wire::copy_credit credit{};
         credit.h2d_bytes = record.as<wire::copy_h2d>().data_bytes;

@@ -199,7 +199,7 @@ TEST_P(MalformedAnswers, EndTheSessionAndNotTheProgram) {
     return true;
   });
   CUdeviceptr p = 0;
-  EXPECT_EQ(CUDA_ERROR_DEVICE_UNAVAILABLE, cuMemAlloc_v2(&p, 16));
+  EXPECT_EQ(CUDA_ERROR_DEVICE_UNAVAILABLE, cuMemAlloc_v2(&p, 4 << 20));
   EXPECT_EQ(CUDA_ERROR_DEVICE_UNAVAILABLE, cuCtxSynchronize());
 }
 

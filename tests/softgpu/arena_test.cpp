@@ -23,6 +23,7 @@ class CountingAccount final : public Account {
   }
   void refund(std::size_t bytes) override { used_bytes_ -= bytes; }
   std::size_t used_bytes() override { return used_bytes_; }
+  std::size_t used_bytes_of(int) override { return used_bytes_; }
   [[nodiscard]] std::size_t capacity_bytes() const override { return capacity_bytes_; }
 
  private:

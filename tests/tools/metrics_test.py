@@ -43,7 +43,7 @@ class Metrics(unittest.TestCase):
         self.assertTrue(wait_until(lambda: self.value("sluice_gpu_seconds_total", tenant="a") > 0))
         self.assertTrue(wait_until(lambda: self.value("sluice_sessions", tenant="a") == 0))
         self.assertEqual(256 << 20, self.value("sluice_mem_limit_bytes", tenant="a"))
-        self.assertEqual(0, self.value("sluice_mem_bytes", tenant="a"))
+        self.assertEqual(0, self.value("sluice_mem_bytes", tenant="a", kind="data"))
         self.assertGreater(self.value("sluice_device_mem_total_bytes", gpu="0", name="Sluice softgpu"), 0)
 
 

@@ -44,6 +44,7 @@ class WorkerClient : public ::testing::Test, private wire::RecordHandler {
     ledger_ = std::make_unique<server::LocalLedger>(limit_bytes);
     channel_ = std::move(pair.client);
     worker_ = std::make_unique<server::Worker>(driver_.table, std::move(pair.server), *ledger_);
+    worker_->memory().measure_with([this](std::uint32_t) { return driver_.process_bytes(); });
     before_start(*worker_);
     thread_ = std::thread([this] {
       ended_ = worker_->run();

@@ -53,14 +53,20 @@ void FakeDriver::fill_contexts() {
   };
   table.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
     const std::lock_guard lock(self->mutex_);
-    if (self->primary_retains_++ == 0) self->primary_ = self->next<CUcontext>();
+    if (self->primary_retains_++ == 0) {
+      self->primary_ = self->next<CUcontext>();
+      self->taken_bytes += self->context_bytes;
+    }
     *context = self->primary_;
     return CUDA_SUCCESS;
   };
   table.cuDevicePrimaryCtxRelease_v2 = [](CUdevice) {
     const std::lock_guard lock(self->mutex_);
     if (self->primary_retains_ == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--self->primary_retains_ == 0) self->note("context_destroy");
+    if (--self->primary_retains_ == 0) {
+      self->note("context_destroy");
+      self->taken_bytes -= self->context_bytes;
+    }
     return CUDA_SUCCESS;
   };
   table.cuCtxDestroy_v2 = [](CUcontext) {

@@ -7,6 +7,8 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -47,6 +49,9 @@ class FakeDriver {
   std::vector<std::pair<std::size_t, std::size_t>> layout = {{0, 8}, {8, 4}};
   std::size_t alloc_bytes_max = kDeviceBytes;
   CUresult register_result = CUDA_SUCCESS;
+  /// What the driver has for itself: a test adds what a module or a library takes.
+  std::atomic<std::size_t> taken_bytes{0};
+  std::size_t context_bytes = 0;  ///< what a context takes when it is made
 
   // ---- the device
   /// What is issued in the streams from here on stays unfinished.
@@ -76,6 +81,12 @@ class FakeDriver {
       threads.swap(threads_);
     }
     for (std::thread& thread : threads) thread.join();
+  }
+
+  /// As the driver counts them for this process.
+  std::uint64_t process_bytes() {
+    const std::lock_guard lock(mutex_);
+    return used_ + taken_bytes;
   }
 
   // ---- what it was asked: "alloc", "free", "stream_destroy", "context_destroy", "launch" ...

@@ -48,10 +48,12 @@ class BrokerLedgerTest : public ::testing::Test {
 
 TEST_F(BrokerLedgerTest, PassesTheAnswerOn) {
   start(20s);
-  auto usage = std::async(std::launch::async, [&] { return ledger_->charge(1, 4096); });
+  auto usage =
+      std::async(std::launch::async, [&] { return ledger_->charge(1, MemoryKind::kModule, 4096); });
   const auto charge = receive<link::Charge>();
   EXPECT_EQ(1u, charge.device);
   EXPECT_EQ(4096u, charge.bytes);
+  EXPECT_EQ(MemoryKind::kModule, charge.kind);
   ASSERT_TRUE(link::send_message(broker_.get(), link::Answer{true, 4096, 8192}));
   const LedgerLink::Usage got = usage.get();
   EXPECT_TRUE(got.is_granted);
@@ -60,16 +62,18 @@ TEST_F(BrokerLedgerTest, PassesTheAnswerOn) {
 
 TEST_F(BrokerLedgerTest, GrantsNothingWithoutAnAnswer) {
   start(1ms);
-  EXPECT_FALSE(ledger_->charge(0, 4096).is_granted);
+  EXPECT_FALSE(ledger_->charge(0, MemoryKind::kData, 4096).is_granted);
 }
 
 TEST_F(BrokerLedgerTest, GivesALateGrantBackAndNeverToTheNextQuestion) {
   start(1ms);
-  EXPECT_FALSE(ledger_->charge(0, 4096).is_granted);
+  EXPECT_FALSE(ledger_->charge(0, MemoryKind::kPool, 4096).is_granted);
   receive<link::Charge>();
   ASSERT_TRUE(link::send_message(broker_.get(), link::Answer{true, 4096, 8192}));
-  EXPECT_EQ(4096u, receive<link::Refund>().bytes);
-  EXPECT_FALSE(ledger_->charge(0, 1 << 20).is_granted);
+  const auto back = receive<link::Refund>();
+  EXPECT_EQ(4096u, back.bytes);
+  EXPECT_EQ(MemoryKind::kPool, back.kind);
+  EXPECT_FALSE(ledger_->charge(0, MemoryKind::kData, 1 << 20).is_granted);
 }
 
 TEST_F(BrokerLedgerTest, AnswersAStopWithItsLastStatistics) {

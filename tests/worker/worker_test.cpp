@@ -14,8 +14,8 @@ namespace {
 
 class NoMemory final : public LedgerLink {
  public:
-  Usage charge(std::uint32_t, std::uint64_t) override { return {}; }
-  void refund(std::uint32_t, std::uint64_t) override {}
+  Usage charge(std::uint32_t, MemoryKind, std::uint64_t) override { return {}; }
+  void refund(std::uint32_t, MemoryKind, std::uint64_t) override {}
   Usage query(std::uint32_t) override { return {true, 0, 1}; }
 };
 

@@ -1,6 +1,7 @@
 // `sluicectl top`: who uses how much, from the difference of two looks.
 #include "common/format.h"
 #include "server/config/duration.h"
+#include "server/config/kinds_text.h"
 #include "server/config/size.h"
 #include "tools/sluicectl/commands.h"
 #include "tools/sluicectl/screen.h"
@@ -58,17 +59,19 @@ std::string screen_of(const Look& now, const std::vector<Rates>& rates) {
              now.server.sessions, now.server.max_sessions);
   for (std::size_t i = 0; i < now.server.devices.size(); ++i) {
     const auto& device = now.server.devices[i];
-    out += format("device {} {}: {} of {} in use\n", i, device.name, size_text(device.used_bytes),
-                  size_text(device.total_bytes));
+    out += format("device {} {}: {} of {} in use, and {} overhead\n", i, device.name,
+                  size_text(device.used_bytes), size_text(device.total_bytes),
+                  size_text(device.overhead_bytes));
   }
-  Table table(
-      {"SESSION", "TENANT", "STATE", "GPU %", "MEMORY", "CALLS/s", "DATA/s", "CLIENT", "PROGRAM"});
+  Table table({"SESSION", "TENANT", "STATE", "GPU %", "MEMORY", "CALLS/s", "DATA/s", "CLIENT",
+               "PROGRAM", "BY KIND"});
   for (std::size_t i = 0; i < now.sessions.size(); ++i) {
     const auto& s = now.sessions[i];
     table.add({std::to_string(s.id), s.tenant, s.state, format("{:.1f}", rates[i].gpu_percent),
                size_text(s.memory_bytes), format("{:.0f}", rates[i].calls),
                size_text(static_cast<std::uint64_t>(rates[i].bytes)),
-               format("{}:{}", s.host, s.client_pid), s.program});
+               format("{}:{}", s.host, s.client_pid), s.program,
+               config::kinds_text(s.memory_kinds)});
   }
   return out + "\n" + table.text();
 }

@@ -2,6 +2,7 @@
 
 #include "common/format.h"
 #include "server/config/duration.h"
+#include "server/config/kinds_text.h"
 #include "server/config/percent.h"
 #include "server/config/size.h"
 
@@ -11,6 +12,8 @@ namespace sluice::tool {
 
 using config::duration_text;
 using config::size_text;
+using server::MemoryByKind;
+using server::MemoryClass;
 using server::control::ServerInfo;
 using server::control::SessionInfo;
 using server::control::TenantInfo;
@@ -37,6 +40,14 @@ std::string compute_text(const TenantInfo& t) {
   return has_limit ? "up to " + percent_text(t.share.limit) : "any";
 }
 
+/// All kinds, so that whoever reads it finds each.
+nlohmann::json json_of(const MemoryByKind& kinds) {
+  nlohmann::json out = nlohmann::json::object();
+  for (std::size_t i = 0; i < server::kMemoryKindCount; ++i)
+    out[std::string(server::kMemoryKindNames[i])] = kinds[i];
+  return out;
+}
+
 std::string time_limit(std::uint64_t ms) {
   return duration_text(std::chrono::milliseconds(ms));
 }
@@ -48,7 +59,8 @@ nlohmann::json json_of(const ServerInfo& server) {
   for (const auto& device : server.devices)
     devices.push_back({{"name", device.name},
                        {"total_bytes", device.total_bytes},
-                       {"used_bytes", device.used_bytes}});
+                       {"used_bytes", device.used_bytes},
+                       {"overhead_bytes", device.overhead_bytes}});
   return {{"version", server.version},
           {"node", server.node},
           {"driver", server.driver},
@@ -77,7 +89,9 @@ nlohmann::json json_of(const SessionInfo& s) {
           {"bytes_out", s.bytes_out},
           {"gpu_us", s.gpu_us},
           {"memory_bytes", s.memory_bytes},
-          {"memory_peak_bytes", s.memory_peak_bytes}};
+          {"memory_peak_bytes", s.memory_peak_bytes},
+          {"memory_by_kind", json_of(s.memory_kinds)},
+          {"overhead_bytes", sum_of(s.memory_kinds, MemoryClass::kOverhead)}};
 }
 
 nlohmann::json json_of(const TenantInfo& t) {
@@ -90,6 +104,9 @@ nlohmann::json json_of(const TenantInfo& t) {
           {"max_duration_ms", t.max_duration_ms},
           {"sessions", t.sessions},
           {"used_bytes", t.used_bytes},
+          {"memory_by_kind", json_of(t.memory_kinds)},
+          {"overhead_bytes", sum_of(t.memory_kinds, MemoryClass::kOverhead)},
+          {"context", t.charges_context ? "charge" : "free"},
           {"compute", t.share.guarantee},
           {"compute_limit", t.share.limit},
           {"weight", t.share.weight},
@@ -127,12 +144,15 @@ std::string table_of(const std::vector<TenantInfo>& tenants) {
 std::string text_of(const TenantInfo& t) {
   return format(
       "tenant        {}\nmemory        {} of {} used\n"
+      "by kind       {}\noverhead      {}, {}\n"
       "compute       {}, weight {:g}, class {}\n"
       "GPU time      {} ms; had work and waited: {} ms for others, {} ms for its limit\n"
       "sessions      {} of {}\n"
       "idle timeout  {}\nmax duration  {}\ntoken         {}\nsource        {}\n",
-      t.name, size_text(t.used_bytes), limit_text(t), compute_text(t), t.share.weight,
-      scheduler::class_name(t.share.cls), t.served_us / 1000, t.held_us[0] / 1000,
+      t.name, size_text(t.used_bytes), limit_text(t), config::kinds_text(t.memory_kinds),
+      size_text(sum_of(t.memory_kinds, MemoryClass::kOverhead)),
+      t.charges_context ? "charged to the slice" : "not charged to the slice", compute_text(t),
+      t.share.weight, scheduler::class_name(t.share.cls), t.served_us / 1000, t.held_us[0] / 1000,
       t.held_us[1] / 1000, t.sessions, t.max_sessions, time_limit(t.idle_timeout_ms),
       time_limit(t.max_duration_ms),
       t.has_token ? "set" : "none: nobody is let in (sluicectl token new)",
