@@ -259,8 +259,8 @@ class Broker final : public control::Administration {
   static constexpr std::size_t kReadBytes = 64 * 1024;
 
   BrokerOptions options_;
-  transport::tls::Context tls_;        ///< null: this server has no certificate
-  std::optional<store::State> state_;  ///< once open
+  transport::tls::Context tls_;          ///< null: this server has no certificate
+  std::unique_ptr<store::State> state_;  ///< once open
   TenantTable tenants_;
   Meter meter_;
   std::shared_ptr<store::UsageLog> usage_log_;

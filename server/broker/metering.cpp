@@ -18,7 +18,8 @@ Meter::Now now() {
 }  // namespace
 
 Status Broker::open_state() {
-  SLUICE_TRY(state_, store::State::open(options_.config.state_dir));
+  SLUICE_TRY(auto state, store::State::open(options_.config.state_dir));
+  state_ = std::make_unique<store::State>(std::move(state));
   SLUICE_TRY(tenants_, TenantTable::open(options_.config.tenants, *state_));
   SLUICE_TRY(usage_log_, store::UsageLog::open(*state_));
   meter_ = Meter(usage_log_->totals());

@@ -47,7 +47,7 @@ class Statement {
   };
   explicit Statement(sqlite3_stmt* raw) : raw_(raw) {}
   Statement& note(int code);
-  Error problem(int code) const;
+  [[nodiscard]] Error problem(int code) const;
   void reset();
 
   std::unique_ptr<sqlite3_stmt, Finalize> raw_;

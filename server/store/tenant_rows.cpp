@@ -98,7 +98,7 @@ Result<config::Overrides> load_tenants(State& state) {
     auto change = read_row(rows);
     if (!change)
       return fail(change.error().with_context(format("{}: tenant \"{}\"", state.path(), name)));
-    out[name] = std::move(*change);
+    out[name] = *change;
   }
 }
 
@@ -119,7 +119,7 @@ Status import_older_file(State& state) {
   const std::string path = state.folder() + "/tenants.toml";
   SLUICE_TRY(const config::Overrides older, config::load_overrides(path));
   if (older.empty()) return {};
-  const Status imported = state.database().transaction([&]() -> Status {
+  Status imported = state.database().transaction([&]() -> Status {
     for (const auto& [name, change] : older)
       SLUICE_CHECK(write_row(state.database(), name, change));
     return {};
