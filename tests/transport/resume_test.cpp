@@ -340,9 +340,11 @@ TEST_P(ResumeTest, ACountOfBytesThatAreGoneIsAProtocolErrorThatNamesTheCause) {
   // Broken: a proxy that loses bytes leads to wrong results.
   constexpr std::uint64_t kBytes = 4 * 1024 * 1024;
   PatternSink sink;
-  {
-    const JoiningThread sender([&] { EXPECT_TRUE(send(*client_channel_, 0, kBytes)); });
-    ASSERT_TRUE(receive(*server_channel_, sink, kBytes));
+  // What the host has not confirmed yet is kept: how much that is depends on the machine.
+  for (std::uint64_t sent = 0; client_->kept_bytes() == sent; sent += kBytes) {
+    ASSERT_LT(sent, 256 * kBytes);
+    const JoiningThread sender([&] { EXPECT_TRUE(send(*client_channel_, sent, kBytes)); });
+    ASSERT_TRUE(receive(*server_channel_, sink, sent + kBytes));
   }
   client_->suspend();
   const Status done = client_->resume(make_streams(kind_).client, 10);
