@@ -52,13 +52,15 @@ Result<Snapshot> Snapshot::make(std::vector<Node> nodes) {
   }
   out.versions_.resize(nodes.size());
   out.on_node_.resize(nodes.size());
-  out.nodes_ = std::move(nodes);
+  out.nodes_ = std::make_shared<const std::vector<Node>>(std::move(nodes));
   return out;
 }
 
-Node& Snapshot::mutable_node(std::size_t node) {
+void Snapshot::set_node(std::size_t node, Node changed) {
+  auto nodes = std::make_shared<std::vector<Node>>(*nodes_);
+  (*nodes)[node] = std::move(changed);
+  nodes_ = std::move(nodes);
   ++versions_[node];
-  return nodes_[node];
 }
 
 Resources Snapshot::free(DevicePlace at) const {
@@ -71,7 +73,7 @@ Resources Snapshot::free(DevicePlace at, std::uint32_t instance) const {
 
 Resources Snapshot::capacity() const {
   Resources out;
-  for (const Node& node : nodes_) {
+  for (const Node& node : *nodes_) {
     if (node.drained_until) continue;
     for (const Device& device : node.devices)
       if (device.is_healthy) out += device.size();
@@ -81,27 +83,27 @@ Resources Snapshot::capacity() const {
 
 Status Snapshot::check_part(const Lease& lease, const Part& part) const {
   const auto [node, device] = part.place;
-  if (node >= nodes_.size() || device >= nodes_[node].devices.size())
+  if (node >= nodes_->size() || device >= (*nodes_)[node].devices.size())
     return fail(
         ErrorCode::kInvalidArgument,
         format("lease {} names device {} of node {}, which is not there", lease.id, device, node));
-  const Device& on = nodes_[node].devices[device];
+  const Device& on = (*nodes_)[node].devices[device];
   if (part.instance.has_value() != !on.instances.empty() ||
       (part.instance && *part.instance >= on.instances.size()))
     return fail(ErrorCode::kInvalidArgument,
-                format("device {} of node {} is lent {}", on.uuid, nodes_[node].name,
+                format("device {} of node {} is lent {}", on.uuid, (*nodes_)[node].name,
                        on.instances.empty() ? "without instances" : "by the instance"));
   if (part.reserved.compute_permille < 0 || part.reserved.memory_bytes < 0)
     return fail(ErrorCode::kInvalidArgument, format("lease {} holds less than nothing", lease.id));
   const Resources room = part.instance ? free(part.place, *part.instance) : free(part.place);
   if (!part.reserved.fits_in(room))
-    return fail(ErrorCode::kExhausted, lacks(nodes_[node].name, on.uuid, part.reserved, room));
+    return fail(ErrorCode::kExhausted, lacks((*nodes_)[node].name, on.uuid, part.reserved, room));
   const DeviceUse& use = use_[node][device];
   for (const Holder& holder : (part.instance ? use.instances[*part.instance] : use.whole).holders)
     if (!may_share(holder.isolation, lease.isolation, holder.tenant == lease.tenant))
       return fail(ErrorCode::kExhausted,
                   format("device {} of node {} cannot be shared by the leases {} and {}", on.uuid,
-                         nodes_[node].name, holder.lease, lease.id));
+                         (*nodes_)[node].name, holder.lease, lease.id));
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string_view>
@@ -41,12 +42,12 @@ class Snapshot {
   /// Err(kInvalidArgument) names a node or a UUID that occurs twice, and a device without memory.
   static Result<Snapshot> make(std::vector<Node> nodes);
 
-  [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
-  [[nodiscard]] const Node& node(std::size_t node) const { return nodes_[node]; }
-  /// For cordon, drain, labels, taints and health: not to add or take devices.
-  Node& mutable_node(std::size_t node);
+  [[nodiscard]] std::span<const Node> nodes() const { return *nodes_; }
+  [[nodiscard]] const Node& node(std::size_t node) const { return (*nodes_)[node]; }
+  /// Changes cordon, drain, labels, taints or health; it has the same devices as before.
+  void set_node(std::size_t node, Node changed);
   [[nodiscard]] const Device& device(DevicePlace at) const {
-    return nodes_[at.node].devices[at.device];
+    return (*nodes_)[at.node].devices[at.device];
   }
   [[nodiscard]] const std::map<LeaseId, Lease>& leases() const { return leases_; }
   [[nodiscard]] const DeviceUse& use(DevicePlace at) const { return use_[at.node][at.device]; }
@@ -78,7 +79,8 @@ class Snapshot {
  private:
   [[nodiscard]] Status check_part(const Lease& lease, const Part& part) const;
 
-  std::vector<Node> nodes_;
+  /// Shared by copies, since policies try things out on copies; whoever changes it copies it.
+  std::shared_ptr<const std::vector<Node>> nodes_ = std::make_shared<const std::vector<Node>>();
   std::vector<std::uint64_t> versions_;
   std::vector<std::vector<DeviceUse>> use_;
   std::vector<std::set<LeaseId>> on_node_;

@@ -37,7 +37,7 @@ std::string_view cause_name(Cause cause);
 struct Refusal {
   Cause cause{};
   std::int64_t wanted = 0, found = 0;  ///< permille, bytes or devices
-  std::string what;                    ///< a taint, a label, a model
+  std::string what{};                  ///< a taint, a label, a model
 };
 /// Nothing: no objection.
 using Objection = std::optional<Refusal>;
