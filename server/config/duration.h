@@ -1,19 +1,11 @@
-// Times as people write them in configuration files and options: "10m", "1h30m", "500ms".
+// The names of this folder for what common/duration.h offers.
 #pragma once
 
-#include "common/result.h"
-
-#include <chrono>
-#include <string>
-#include <string_view>
+#include "common/duration.h"
 
 namespace sluice::config {
 
-/// Whole numbers with the units ms, s, m, h, d, largest first or not; "none" = 0, every other zero
-/// is refused. /// Err(kInvalidArgument) says what is accepted; at most ten years.
-Result<std::chrono::milliseconds> parse_duration(std::string_view text);
-
-/// "1h30m", "500ms"; "none" for 0. parse_duration reads it back.
-std::string duration_text(std::chrono::milliseconds time);
+using sluice::duration_text;
+using sluice::parse_duration;
 
 }  // namespace sluice::config

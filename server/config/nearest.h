@@ -1,12 +1,10 @@
-// "Did you mean ...?": the known name that a mistyped one most likely stands for.
+// The names of this folder for what common/nearest.h offers.
 #pragma once
 
-#include <span>
-#include <string_view>
+#include "common/nearest.h"
 
 namespace sluice::config {
 
-/// Empty if nothing is close enough (more than a third of the letters differ).
-std::string_view nearest(std::string_view name, std::span<const std::string_view> known);
+using sluice::nearest;
 
 }  // namespace sluice::config

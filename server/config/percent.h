@@ -1,16 +1,11 @@
-// Parts of a whole as people write them: "30%", "12.5%".
+// The names of this folder for what common/percent.h offers.
 #pragma once
 
-#include "common/result.h"
-
-#include <string>
-#include <string_view>
+#include "common/percent.h"
 
 namespace sluice::config {
 
-/// A fraction from 0 to 1. Err(kInvalidArgument) says what is accepted.
-Result<double> parse_percent(std::string_view text);
-/// "30%", "12.5%"; at most three decimals.
-std::string percent_text(double fraction);
+using sluice::parse_percent;
+using sluice::percent_text;
 
 }  // namespace sluice::config

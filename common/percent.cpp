@@ -1,10 +1,10 @@
-#include "server/config/percent.h"
+#include "common/percent.h"
 
 #include "common/format.h"
 
 #include <charconv>
 
-namespace sluice::config {
+namespace sluice {
 
 Result<double> parse_percent(std::string_view text) {
   const char* const end = text.data() + text.size();
@@ -26,4 +26,4 @@ std::string percent_text(double fraction) {
   return out + "%";
 }
 
-}  // namespace sluice::config
+}  // namespace sluice

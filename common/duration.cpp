@@ -1,4 +1,4 @@
-#include "server/config/duration.h"
+#include "common/duration.h"
 
 #include "common/format.h"
 
@@ -7,7 +7,7 @@
 #include <charconv>
 #include <cstdint>
 
-namespace sluice::config {
+namespace sluice {
 namespace {
 
 struct Unit {
@@ -63,4 +63,4 @@ std::string duration_text(std::chrono::milliseconds time) {
   return out;
 }
 
-}  // namespace sluice::config
+}  // namespace sluice

@@ -1,4 +1,4 @@
-#include "server/config/nearest.h"
+#include "common/nearest.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::config {
+namespace sluice {
 namespace {
 
 /// Insertions, deletions and replacements that turn `a` into `b`.
@@ -40,4 +40,4 @@ std::string_view nearest(std::string_view name, std::span<const std::string_view
   return best;
 }
 
-}  // namespace sluice::config
+}  // namespace sluice

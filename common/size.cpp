@@ -1,4 +1,4 @@
-#include "server/config/size.h"
+#include "common/size.h"
 
 #include "common/format.h"
 
@@ -6,7 +6,7 @@
 #include <cctype>
 #include <charconv>
 
-namespace sluice::config {
+namespace sluice {
 namespace {
 
 struct Unit {
@@ -68,4 +68,4 @@ std::string size_text(std::uint64_t bytes) {
                   : format("{:.1f} {}", value, kNames[unit]);
 }
 
-}  // namespace sluice::config
+}  // namespace sluice
