@@ -120,6 +120,7 @@ Stream* make_stream(std::uint64_t id, unsigned flags, int priority) {
   stream->uses = 0;
   stream->done_uses = 0;
   stream->done_result = CUDA_SUCCESS;
+  stream->is_told = true;
   stream->host_functions.clear();
   return stream;
 }

@@ -4,6 +4,8 @@
 #include "protocol/stream.h"
 #include "shim/decode.h"
 
+#include <utility>
+
 namespace sluice::shim {
 
 std::uint64_t uses_of(const Stream& stream) noexcept {
@@ -70,8 +72,13 @@ CUresult Completions::synchronize(Event& event) {
 }
 
 std::uint64_t Completions::waits() const {
-  return pipeline_.traffic().round_trips.load(std::memory_order_relaxed) +
-         seen_done_.load(std::memory_order_relaxed);
+  return pipeline_.waits() + seen_done_.load(std::memory_order_relaxed);
+}
+
+/// What the stream was given is done. Others may be, too, that it waited for. Its mutex is held.
+CUresult Completions::tell(Stream& stream) {
+  if (!std::exchange(stream.is_told, true)) seen_done_.fetch_add(1, std::memory_order_relaxed);
+  return stream.done_result;
 }
 
 CUresult Completions::ask_about(Stream& stream, std::uint64_t uses, std::uint32_t context) {
@@ -95,7 +102,7 @@ CUresult Completions::query(Stream& stream, std::uint32_t context) {
   {
     std::lock_guard lock(stream.mutex);
     asked_uses = uses_of(stream);
-    if (stream.done_uses == asked_uses) return stream.done_result;
+    if (stream.done_uses == asked_uses) return tell(stream);
     is_implied = stream.waits_seen != waits();
   }
   if (is_implied) {
@@ -107,7 +114,7 @@ CUresult Completions::query(Stream& stream, std::uint32_t context) {
     {
       std::lock_guard lock(stream.mutex);
       const std::uint64_t uses = uses_of(stream);
-      if (stream.done_uses == uses) return stream.done_result;
+      if (stream.done_uses == uses) return tell(stream);
       if (stream.marker == 0) {
         stream.marker = marker = new_marker(stream);
         stream.marker_uses = uses;
@@ -232,6 +239,7 @@ void Completions::finish_marker(std::uint64_t marker, Stream& stream, CUresult r
   stream.marker = 0;
   stream.done_uses = stream.marker_uses;
   stream.done_result = result;
+  stream.is_told = false;
 }
 
 }  // namespace sluice::shim

@@ -28,7 +28,7 @@ class Completions {
   /// Whether everything that was given to the stream has completed: as query(), by a marker. If the
   /// program has waited for anything since the last look, the server is asked.
   CUresult query(Stream& stream, std::uint32_t context);
-  /// How often the program has waited for something, whatever it was.
+  /// How often the program has learned that something is done, by a wait or by a query.
   [[nodiscard]] std::uint64_t waits() const;
   /// A synchronisation that saw `uses` has returned.
   void completed(Stream& stream, std::uint64_t uses);
@@ -43,6 +43,7 @@ class Completions {
  private:
   CUresult ask_about(Stream& stream, std::uint64_t uses, std::uint32_t context);
   std::uint64_t new_marker(Stream& stream);
+  CUresult tell(Stream& stream);
   void finish_marker(std::uint64_t marker, Stream& stream, CUresult result);
   void finish_record(Event& event, std::uint64_t version, CUresult result);
   /// Without local queries: everything that has happened so far has been pushed.
@@ -58,7 +59,7 @@ class Completions {
   };
   std::unordered_map<std::uint64_t, Marker> markers_;
   std::uint64_t last_marker_ = 0;
-  std::atomic<std::uint64_t> seen_done_{0};  ///< queries of events that said so
+  std::atomic<std::uint64_t> seen_done_{0};  ///< queries that said so without asking
 };
 
 /// Calls that named the stream so far; of the legacy stream: it and all blocking streams of its

@@ -40,6 +40,7 @@ struct Stream {
   std::uint64_t marker_uses = 0;  ///< uses when it was posted
   std::uint64_t done_uses = 0;    ///< uses that are known to have completed
   CUresult done_result = CUDA_SUCCESS;
+  bool is_told = true;                        ///< the program knows that these have
   std::uint64_t waits_seen = 0;               ///< waits of the session when it was last queried
   std::vector<std::uint64_t> host_functions;  ///< tokens of those that precede its next command
 };

@@ -70,6 +70,7 @@ CUresult Pipeline::post(const Outgoing& record) noexcept {
 
 CUresult Pipeline::call(const Outgoing& record, const detail::ReplyShape& shape,
                         std::initializer_list<OutBytes> out) noexcept {
+  waits_.fetch_add(1, std::memory_order_relaxed);
   const bool is_timed = traffic_.round_trips.fetch_add(1, std::memory_order_relaxed) < kTimedCalls;
   const auto start = is_timed ? Clock::now() : Clock::time_point();
   Reply reply{.shape = shape, .out = out};
@@ -89,6 +90,7 @@ CUresult Pipeline::call(const Outgoing& record, const detail::ReplyShape& shape,
 }
 
 CUresult Pipeline::wait(const Condition& done) noexcept {
+  waits_.fetch_add(1, std::memory_order_relaxed);
   if (done()) return CUDA_SUCCESS;
   traffic_.round_trips.fetch_add(1, std::memory_order_relaxed);
   wait_for(done, nullptr);

@@ -145,6 +145,8 @@ class Pipeline final : private wire::RecordHandler {
   }
   /// False: every post waits for its answer.
   [[nodiscard]] bool posts() const { return !is_strict_; }
+  /// How often the program has waited for something, also if it was there already.
+  [[nodiscard]] std::uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
   /// Looks at the life line; Err: the session is over.
   Status still_lives() noexcept;
   /// The shortest round trip of the first calls: an upper bound of the way's, soon a close one.
@@ -238,6 +240,7 @@ class Pipeline final : private wire::RecordHandler {
   std::atomic<int> expected_{0};
   std::atomic<Quiet> expects_quiet_{Quiet::kNever};
   Traffic traffic_;
+  std::atomic<std::uint64_t> waits_{0};
   std::atomic<std::int64_t> round_trip_min_ns_{INT64_MAX};
 
   std::atomic<bool> has_service_{false};
