@@ -1,10 +1,10 @@
 // The loop: events, timers, signals, mail from other threads, and the way to the end.
 #include "server/broker/broker.h"
 
+#include "common/duration.h"
 #include "common/format.h"
 #include "common/log.h"
 #include "server/broker/session.h"
-#include "server/config/duration.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -186,12 +186,11 @@ void Broker::begin_stop() {
   phase_ = Phase::kDraining;
   phase_ends_ = Clock::now() + time;
   SLUICE_LOG_INFO("session", "stopping: {} sessions have {} to end", sessions_.size(),
-                  config::duration_text(time));
+                  duration_text(time));
   for (const auto& [id, session] : sessions_)
-    tell(*session,
-         {wire::EndingCode::kServer,
-          format("the server stops; this session ends in {}", config::duration_text(time)),
-          static_cast<std::uint32_t>(time.count())});
+    tell(*session, {wire::EndingCode::kServer,
+                    format("the server stops; this session ends in {}", duration_text(time)),
+                    static_cast<std::uint32_t>(time.count())});
 }
 
 void Broker::end_all() {

@@ -1,8 +1,8 @@
 #include "server/broker/client_limits.h"
 
 #include "common/format.h"
-#include "server/config/percent.h"
-#include "server/config/size.h"
+#include "common/percent.h"
+#include "common/size.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +11,7 @@ namespace sluice::server {
 namespace {
 
 Status lower_bytes(std::uint64_t* now, std::string_view text) {
-  SLUICE_TRY(const std::uint64_t bytes, config::parse_size(text));
+  SLUICE_TRY(const std::uint64_t bytes, parse_size(text));
   if (bytes != 0) *now = *now == 0 ? bytes : std::min(*now, bytes);
   return {};
 }
@@ -20,7 +20,7 @@ Status lower_bytes(std::uint64_t* now, std::string_view text) {
 Status lower_compute(double* now, std::string_view text) {
   const bool is_bare = !text.ends_with('%');
   SLUICE_TRY(const double fraction,
-             config::parse_percent(is_bare ? std::string(text) + "%" : std::string(text)));
+             parse_percent(is_bare ? std::string(text) + "%" : std::string(text)));
   if (fraction == 0 && !is_bare)
     return fail(ErrorCode::kInvalidArgument, "0% would never compute; write more than that");
   if (fraction > 0) *now = std::min(*now, fraction);

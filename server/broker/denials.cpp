@@ -1,10 +1,10 @@
 // What the log says when memory is refused: who holds what, and what to do about it.
 #include "common/format.h"
 #include "common/log.h"
+#include "common/size.h"
 #include "server/broker/broker.h"
 #include "server/broker/session.h"
 #include "server/config/kinds_text.h"
-#include "server/config/size.h"
 
 #include <string>
 
@@ -12,7 +12,6 @@ namespace sluice::server {
 namespace {
 
 using namespace std::chrono_literals;
-using config::size_text;
 constexpr auto kLogInterval = 10s;
 constexpr std::size_t kHoldersMax = 8;
 

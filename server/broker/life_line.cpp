@@ -1,10 +1,10 @@
 // The first connection of a session after its Welcome: heartbeats, silence, and what ends a session
 // from our side.
+#include "common/duration.h"
 #include "common/format.h"
 #include "common/log.h"
 #include "server/broker/broker.h"
 #include "server/broker/session.h"
-#include "server/config/duration.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -81,19 +81,19 @@ void Broker::watch_session(const std::shared_ptr<Session>& session) {
   if (tenant.max_duration.count() > 0 && since(session->started) >= tenant.max_duration)
     return end_session(session, wire::EndingCode::kDuration,
                        format("it has lasted {}, which is the max_duration of tenant \"{}\"",
-                              config::duration_text(tenant.max_duration), tenant.name));
+                              duration_text(tenant.max_duration), tenant.name));
   if (tenant.idle_timeout.count() > 0 && since(session->last_call) >= tenant.idle_timeout)
     return end_session(
         session, wire::EndingCode::kIdle,
         format("no CUDA call came for {}, which is the idle_timeout of tenant \"{}\"",
-               config::duration_text(tenant.idle_timeout), tenant.name));
+               duration_text(tenant.idle_timeout), tenant.name));
   const auto client = session->life_line.lock();
   const bool is_suspect =
       client == nullptr || !client->fd.valid() || is_unanswered(client->fd.get());
   if (is_suspect && !session->is_suspect)
     SLUICE_LOG_WARN("session", "session={} tenant={}: its client {}:{} does not answer; it has {}",
                     session->id, session->tenant.name, session->hello.host, session->hello.pid,
-                    config::duration_text(options_.config.grace));
+                    duration_text(options_.config.grace));
   if (!is_suspect && session->is_suspect)
     SLUICE_LOG_INFO("session", "session={} tenant={}: its client is back", session->id,
                     session->tenant.name);

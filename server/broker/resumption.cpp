@@ -1,11 +1,11 @@
 // A session's connections that are cut and replaced: the life line here, the data connection by the
 // worker. Whoever presents the key is the client; what it cannot present is a session of an earlier
 // server process.
+#include "common/duration.h"
 #include "common/format.h"
 #include "common/log.h"
 #include "server/broker/broker.h"
 #include "server/broker/session.h"
-#include "server/config/duration.h"
 
 #include <sys/socket.h>
 
@@ -24,7 +24,7 @@ std::string Broker::resume_refusal(const Client& client, const wire::Resume& res
   const auto found = sessions_.find(resume.session_id);
   if (found == sessions_.end() || found->second->is_ending)
     return format("the session is over; a client that falls silent keeps it for {}",
-                  config::duration_text(options_.config.grace));
+                  duration_text(options_.config.grace));
   const Session& session = *found->second;
   const bool is_encrypted = client.tls != nullptr;
   // A key that crossed the network in the clear is no proof; whether it was the right one, nobody
@@ -119,7 +119,7 @@ void Broker::resume_life_line(const std::shared_ptr<Client>& client,
 void Broker::await_resumption(const std::shared_ptr<Session>& session) {
   if (session->is_ending) return;
   SLUICE_LOG_WARN("session", "session={} tenant={}: its connection broke; its client has {}",
-                  session->id, session->tenant.name, config::duration_text(options_.config.grace));
+                  session->id, session->tenant.name, duration_text(options_.config.grace));
   session->is_suspect = true;
   session->life_line.reset();
   const std::uint64_t attempt = session->life_line_attempt;

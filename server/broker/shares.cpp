@@ -1,10 +1,10 @@
 // The devices' time: who gets how much of it is the tenants' settings, who has it now is decided by
 // server/turns on a thread of its own.
+#include "common/duration.h"
 #include "common/format.h"
 #include "common/log.h"
 #include "server/broker/broker.h"
 #include "server/broker/session.h"
-#include "server/config/duration.h"
 
 namespace sluice::server {
 
@@ -38,12 +38,12 @@ void Broker::on_overrun(std::uint64_t id, std::chrono::milliseconds late, bool i
   if (found == sessions_.end() || found->second->is_ending) return;
   const std::shared_ptr<Session> session = found->second;
   const std::string kernel =
-      format("a kernel has kept others from the device for {}", config::duration_text(late));
+      format("a kernel has kept others from the device for {}", duration_text(late));
   if (is_final)
     return end_session(session, wire::EndingCode::kKilled,
                        kernel + " (kernel_max in [server] of sluiced.toml)");
   SLUICE_LOG_WARN("session", "session={} tenant={}: {}; after {} the session is ended", id,
-                  session->tenant.name, kernel, config::duration_text(options_.config.kernel_max));
+                  session->tenant.name, kernel, duration_text(options_.config.kernel_max));
 }
 
 /// The tenants' settings have changed.

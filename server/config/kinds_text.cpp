@@ -1,7 +1,7 @@
 #include "server/config/kinds_text.h"
 
 #include "common/format.h"
-#include "server/config/size.h"
+#include "common/size.h"
 
 namespace sluice::config {
 

@@ -1,10 +1,10 @@
 #include "server/config/section.h"
 
+#include "common/duration.h"
 #include "common/format.h"
+#include "common/nearest.h"
 #include "common/read_file.h"
-#include "server/config/duration.h"
-#include "server/config/nearest.h"
-#include "server/config/size.h"
+#include "common/size.h"
 
 #include <algorithm>
 

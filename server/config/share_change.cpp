@@ -1,7 +1,7 @@
 #include "server/config/share_change.h"
 
 #include "common/format.h"
-#include "server/config/percent.h"
+#include "common/percent.h"
 #include "server/config/section.h"
 
 namespace sluice::config {

@@ -2,6 +2,8 @@
 // synchronises until a call fails or a line comes on stdin. idle: makes no call until then, and one
 // after; waiting: is in a call that waits for the line. Prints "failed NAME" (exit 3) or "done"
 // (exit 0).
+#include "tests/stop_on.h"
+
 #include <cuda.h>
 #include <poll.h>
 #include <unistd.h>
@@ -15,15 +17,6 @@ static const char* const kPtx =
     ".visible .entry touch(.param .u64 p)\n{\n .reg .b32 %r;\n .reg .b64 %a;\n ld.param.u64 %a, "
     "[p];\n"
     " ld.global.u32 %r, [%a];\n add.u32 %r, %r, 1;\n st.global.u32 [%a], %r;\n ret;\n}\n";
-
-static void stop_on(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = "unknown";
-  cuGetErrorName(result, &name);
-  std::printf("failed %s %s\n", name, what);
-  std::fflush(stdout);
-  _exit(3);
-}
 
 static void wait_for_line(void*) {
   pollfd in{0, POLLIN, 0};

@@ -1,7 +1,7 @@
 // What an administrator writes must mean what it says, also after a restart.
 #include "server/config/config.h"
 
-#include "server/config/duration.h"
+#include "common/duration.h"
 #include "server/config/overrides.h"
 
 #include <gtest/gtest.h>

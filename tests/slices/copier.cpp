@@ -1,6 +1,8 @@
 // copier up|down BYTES: copies pinned memory to the device, or back, and never lets the way run
 // dry. Prints "ready"; at a line on stdin it stops, compares the ends of the last copies, and
 // prints "right COPIES" (exit 0) or "wrong ..." (exit 1), or "failed NAME" (exit 3).
+#include "tests/stop_on.h"
+
 #include <cuda.h>
 #include <poll.h>
 #include <unistd.h>
@@ -9,15 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-static void stop_on(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = "unknown";
-  cuGetErrorName(result, &name);
-  std::printf("failed %s %s\n", name, what);
-  std::fflush(stdout);
-  _exit(3);
-}
 
 static constexpr unsigned kBuffers = 4;
 

@@ -2,6 +2,8 @@
 // counts itself, and never lets the device run dry. Prints "ready"; at a line on stdin it stops,
 // compares the count, and prints "right LAUNCHES" (exit 0) or "wrong ..." (exit 1), or "failed
 // NAME" (exit 3). LOOPS 0: the kernel never ends.
+#include "tests/stop_on.h"
+
 #include <cuda.h>
 #include <poll.h>
 #include <unistd.h>
@@ -37,15 +39,6 @@ again:
 )";
 
 static constexpr unsigned kBatch = 16;
-
-static void stop_on(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = "unknown";
-  cuGetErrorName(result, &name);
-  std::printf("failed %s %s\n", name, what);
-  std::fflush(stdout);
-  _exit(3);
-}
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;

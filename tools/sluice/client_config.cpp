@@ -1,7 +1,7 @@
 #include "tools/sluice/client_config.h"
 
+#include "common/size.h"
 #include "server/config/section.h"
-#include "server/config/size.h"
 #include "transport/transport.h"
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ Status check(const config::Section& s, const toml::table& table, const ClientCon
     if (const auto address = transport::parse_address(c.server); !address)
       return s.wrong(*table.get("server"), "server", address.error());
   if (!c.memory.empty())
-    if (const auto size = config::parse_size(c.memory); !size)
+    if (const auto size = parse_size(c.memory); !size)
       return s.wrong(*table.get("memory"), "memory", size.error());
   if (!c.transport.empty() && c.transport != "shm" && c.transport != "unix" &&
       c.transport != "tcp" && c.transport != "ucx")

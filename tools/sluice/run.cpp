@@ -1,7 +1,7 @@
 #include "tools/sluice/run.h"
 
-#include "server/config/percent.h"
-#include "server/config/size.h"
+#include "common/percent.h"
+#include "common/size.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/sluice/load_shim.h"
 #include "tools/sluice/local_server.h"
@@ -76,14 +76,13 @@ void print_stats(const std::string& client_file, const std::string& server_file)
     std::fprintf(stderr, "sluice: %s pid %d: %llu calls, %llu round trips, %s sent, %s received",
                  client.value("program", "?").c_str(), client.value("pid", 0),
                  client.value("calls", 0ull), client.value("round_trips", 0ull),
-                 config::size_text(client.value("bytes_sent", std::uint64_t{0})).c_str(),
-                 config::size_text(client.value("bytes_received", std::uint64_t{0})).c_str());
+                 size_text(client.value("bytes_sent", std::uint64_t{0})).c_str(),
+                 size_text(client.value("bytes_received", std::uint64_t{0})).c_str());
     for (const auto& session : sessions)
       if (session.value("session", 0ull) == client.value("session", 0ull))
-        std::fprintf(
-            stderr, ", GPU busy %.2f ms, peak memory %s",
-            static_cast<double>(session.value("gpu_us", 0ull)) / 1000.0,
-            config::size_text(session.value("memory_peak_bytes", std::uint64_t{0})).c_str());
+        std::fprintf(stderr, ", GPU busy %.2f ms, peak memory %s",
+                     static_cast<double>(session.value("gpu_us", 0ull)) / 1000.0,
+                     size_text(session.value("memory_peak_bytes", std::uint64_t{0})).c_str());
     std::fprintf(stderr, "\n");
   }
 }
@@ -96,10 +95,10 @@ std::optional<std::string> contradiction(const Settings& settings) {
   if (settings.is_local && settings.tls.mode == "on" && settings.transport != "tcp")
     return "--tls on with --local: only TCP is encrypted, add --transport tcp";
   if (!settings.memory.empty())
-    if (const auto size = config::parse_size(settings.memory); !size)
+    if (const auto size = parse_size(settings.memory); !size)
       return "--memory: " + size.error().message;
   if (!settings.compute_limit.empty())
-    if (const auto part = config::parse_percent(settings.compute_limit); !part)
+    if (const auto part = parse_percent(settings.compute_limit); !part)
       return "--compute-limit: " + part.error().message;
   return std::nullopt;
 }

@@ -2,7 +2,7 @@
 
 #include "common/format.h"
 #include "common/read_file.h"
-#include "server/config/size.h"
+#include "common/size.h"
 #include "tools/sluice/exit_codes.h"
 #include "tools/table.h"
 
@@ -117,8 +117,8 @@ std::string heading(const json& process) {
   return format("{} (pid {}) on {}: {} calls, {} round trips, {} posted, {} sent, {} received\n",
                 text(process, "program"), number(process, "pid"), text(process, "server"),
                 number(process, "calls"), number(process, "round_trips"), number(process, "posted"),
-                config::size_text(number(process, "bytes_sent")),
-                config::size_text(number(process, "bytes_received")));
+                size_text(number(process, "bytes_sent")),
+                size_text(number(process, "bytes_received")));
 }
 
 std::string table_of(const Report& report, std::size_t lines_max) {

@@ -1,11 +1,11 @@
 // sluicectl, the administrator's tool: checks configurations, makes tokens, and controls a running
 // server over its UNIX socket.
+#include "common/duration.h"
+#include "common/percent.h"
 #include "common/read_file.h"
 #include "common/release.h"
+#include "common/size.h"
 #include "server/config/config.h"
-#include "server/config/duration.h"
-#include "server/config/percent.h"
-#include "server/config/size.h"
 #include "tools/sluicectl/bench.h"
 #include "tools/sluicectl/cert/command.h"
 #include "tools/sluicectl/commands.h"
@@ -64,14 +64,13 @@ Result<T> named(const char* option, Result<T> value) {
 Result<config::TenantOverride> change_of(const Options& options) {
   config::TenantOverride out;
   if (!options.memory.empty()) {
-    SLUICE_TRY(out.memory_limit_bytes, named("--memory", config::parse_size(options.memory)));
+    SLUICE_TRY(out.memory_limit_bytes, named("--memory", parse_size(options.memory)));
   }
   if (!options.compute.empty()) {
-    SLUICE_TRY(out.share.guarantee, named("--compute", config::parse_percent(options.compute)));
+    SLUICE_TRY(out.share.guarantee, named("--compute", parse_percent(options.compute)));
   }
   if (!options.compute_limit.empty()) {
-    SLUICE_TRY(out.share.limit,
-               named("--compute-limit", config::parse_percent(options.compute_limit)));
+    SLUICE_TRY(out.share.limit, named("--compute-limit", parse_percent(options.compute_limit)));
   }
   if (!options.cls.empty()) {
     SLUICE_TRY(out.share.cls, named("--class", config::parse_class(options.cls)));
@@ -80,12 +79,10 @@ Result<config::TenantOverride> change_of(const Options& options) {
   if (options.max_sessions >= 0)
     out.max_sessions = static_cast<std::uint32_t>(options.max_sessions);
   if (!options.idle_timeout.empty()) {
-    SLUICE_TRY(out.idle_timeout,
-               named("--idle-timeout", config::parse_duration(options.idle_timeout)));
+    SLUICE_TRY(out.idle_timeout, named("--idle-timeout", parse_duration(options.idle_timeout)));
   }
   if (!options.max_duration.empty()) {
-    SLUICE_TRY(out.max_duration,
-               named("--max-duration", config::parse_duration(options.max_duration)));
+    SLUICE_TRY(out.max_duration, named("--max-duration", parse_duration(options.max_duration)));
   }
   return out;
 }
@@ -96,7 +93,7 @@ int set_with(Session session, const Options& options) {
 }
 
 int top_with(Session session, const Options& options) {
-  const auto interval = named("--interval", config::parse_duration(options.interval));
+  const auto interval = named("--interval", parse_duration(options.interval));
   if (!interval) return refuse(interval.error());
   if (interval->count() < 10)
     return refuse({ErrorCode::kInvalidArgument, "--interval: at least 10ms, e.g. 1s"});

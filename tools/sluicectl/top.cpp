@@ -1,8 +1,8 @@
 // `sluicectl top`: who uses how much, from the difference of two looks.
+#include "common/duration.h"
 #include "common/format.h"
-#include "server/config/duration.h"
+#include "common/size.h"
 #include "server/config/kinds_text.h"
-#include "server/config/size.h"
 #include "tools/sluicectl/commands.h"
 #include "tools/sluicectl/screen.h"
 #include "tools/sluicectl/views.h"
@@ -52,10 +52,9 @@ Rates rates_of(const server::control::SessionInfo& now, const Look& before, doub
 }
 
 std::string screen_of(const Look& now, const std::vector<Rates>& rates) {
-  using config::size_text;
   std::string out =
       format("{} up {}, {} of {} sessions\n", now.server.node,
-             config::duration_text(std::chrono::milliseconds(now.server.uptime_ms / 1000 * 1000)),
+             duration_text(std::chrono::milliseconds(now.server.uptime_ms / 1000 * 1000)),
              now.server.sessions, now.server.max_sessions);
   for (std::size_t i = 0; i < now.server.devices.size(); ++i) {
     const auto& device = now.server.devices[i];

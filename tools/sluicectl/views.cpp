@@ -1,17 +1,15 @@
 #include "tools/sluicectl/views.h"
 
+#include "common/duration.h"
 #include "common/format.h"
-#include "server/config/duration.h"
+#include "common/percent.h"
+#include "common/size.h"
 #include "server/config/kinds_text.h"
-#include "server/config/percent.h"
-#include "server/config/size.h"
 
 #include <cstdio>
 
 namespace sluice::tool {
 
-using config::duration_text;
-using config::size_text;
 using server::MemoryByKind;
 using server::MemoryClass;
 using server::control::ServerInfo;
@@ -32,7 +30,6 @@ std::string limit_text(const TenantInfo& tenant) {
 
 /// "30% to 80%", "up to 80%", "from 30%", "any"
 std::string compute_text(const TenantInfo& t) {
-  using config::percent_text;
   const bool has_limit = t.share.limit < 1;
   if (t.share.guarantee > 0)
     return has_limit ? percent_text(t.share.guarantee) + " to " + percent_text(t.share.limit)

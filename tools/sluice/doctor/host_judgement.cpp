@@ -1,6 +1,6 @@
 // What of a host's facts is worth a warning, and what to do about it.
 #include "common/format.h"
-#include "server/config/size.h"
+#include "common/size.h"
 #include "tools/sluice/doctor/findings.h"
 #include "tools/sluice/doctor/host.h"
 #include "transport/shm/layout.h"
@@ -17,7 +17,7 @@ constexpr std::uint64_t kAddressSpaceEnough = 64 * kGiB;
 constexpr std::uint64_t kLockedEnoughForRdma = 64 * kMiB;
 
 std::string size_or(const std::optional<std::uint64_t>& bytes, const char* without) {
-  return bytes ? config::size_text(*bytes) : without;
+  return bytes ? size_text(*bytes) : without;
 }
 
 void judge_limits(const Host& host, bool uses_rdma, Findings& findings) {
@@ -29,22 +29,21 @@ void judge_limits(const Host& host, bool uses_rdma, Findings& findings) {
              size_or(host.file_bytes_max, "unlimited"), size_or(host.shm_bytes, "not there"));
   findings.good("limits", text);
   if (uses_rdma && host.locked_bytes_max && *host.locked_bytes_max < kLockedEnoughForRdma)
-    findings.warn("memlock",
-                  "locked memory is limited to " + config::size_text(*host.locked_bytes_max),
+    findings.warn("memlock", "locked memory is limited to " + size_text(*host.locked_bytes_max),
                   "RDMA needs memory that stays where it is: ulimit -l unlimited, or memlock in "
                   "/etc/security/limits.conf");
   if (host.files_max && *host.files_max < kFilesEnough)
     findings.warn("nofile", format("only {} files may be open", *host.files_max),
                   "ulimit -n 4096, or nofile in /etc/security/limits.conf");
   if (host.address_space_bytes_max && *host.address_space_bytes_max < kAddressSpaceEnough)
-    findings.warn("address space", "limited to " + config::size_text(*host.address_space_bytes_max),
+    findings.warn("address space", "limited to " + size_text(*host.address_space_bytes_max),
                   "device memory takes addresses in the program, too: ulimit -v unlimited");
   if (host.file_bytes_max && *host.file_bytes_max < transport::shm::kMemoryBytes)
-    findings.warn("file size", "limited to " + config::size_text(*host.file_bytes_max),
+    findings.warn("file size", "limited to " + size_text(*host.file_bytes_max),
                   format("shared memory with a server on this host needs {}: ulimit -f unlimited",
-                         config::size_text(transport::shm::kMemoryBytes)));
+                         size_text(transport::shm::kMemoryBytes)));
   if (host.shm_bytes && *host.shm_bytes < kShmEnough)
-    findings.warn("/dev/shm", "has only " + config::size_text(*host.shm_bytes),
+    findings.warn("/dev/shm", "has only " + size_text(*host.shm_bytes),
                   "Sluice does not use it, but data loaders and NCCL do: docker run --shm-size, or "
                   "mount -o remount,size=… /dev/shm");
 }
@@ -80,7 +79,7 @@ void judge_host(const Host& host, bool uses_rdma, Findings& findings) {
   const std::string thp = host.transparent_huge_pages;
   findings.good("hugepages", format("transparent: {}; reserved: {} of {}, {} free",
                                     thp.empty() ? "not in this host kernel" : thp, host.huge_pages,
-                                    config::size_text(host.huge_page_bytes), host.huge_pages_free));
+                                    size_text(host.huge_page_bytes), host.huge_pages_free));
   judge_limits(host, uses_rdma, findings);
   judge_processors(host, findings);
 }

@@ -1,7 +1,7 @@
 #include "tools/sluice/doctor/prediction.h"
 
 #include "common/format.h"
-#include "server/config/size.h"
+#include "common/size.h"
 
 namespace sluice::tool {
 namespace {
@@ -42,7 +42,7 @@ std::string derived_from_copies(const Measured& measured) {
   const CopyRate* rate = largest(measured, true);
   if (rate == nullptr) rate = largest(measured, false);
   return rate != nullptr
-             ? format("copies of {} from and to ordinary memory", config::size_text(rate->bytes))
+             ? format("copies of {} from and to ordinary memory", size_text(rate->bytes))
              : "";
 }
 

@@ -2,9 +2,9 @@
 
 #include "common/format.h"
 #include "common/release.h"
+#include "common/size.h"
 #include "protocol/opcodes.h"
 #include "protocol/wire.h"
-#include "server/config/size.h"
 #include "tools/sluice/doctor/measure.h"
 #include "tools/sluice/doctor/prediction.h"
 #include "tools/sluice/doctor/transports.h"
@@ -108,8 +108,8 @@ void tell_copies(const Measured& measured, bool is_to_device, Findings& findings
   std::string text;
   for (const CopyRate& rate : measured.copies)
     if (rate.is_to_device == is_to_device)
-      text += format("{}{} pieces: {:.3g} GB/s", text.empty() ? "" : ", ",
-                     config::size_text(rate.bytes), rate.gb_per_s);
+      text += format("{}{} pieces: {:.3g} GB/s", text.empty() ? "" : ", ", size_text(rate.bytes),
+                     rate.gb_per_s);
   if (!text.empty()) findings.good(is_to_device ? "to the device" : "to the host", text);
 }
 

@@ -3,8 +3,8 @@
 #include "common/driver_branch.h"
 #include "common/format.h"
 #include "common/gpu_uuid.h"
+#include "common/nearest.h"
 #include "protocol/slice_client.h"
-#include "server/config/nearest.h"
 
 #include <cuda.h>
 
@@ -216,10 +216,10 @@ Result<std::vector<Field>> fields_of(const std::string& list, bool is_of_gpus) {
     }
     std::vector<std::string_view> names;
     for (const Field& field : known) names.emplace_back(field.name);
-    const std::string nearest(config::nearest(name, names));
+    const std::string closest(nearest(name, names));
     return fail(ErrorCode::kInvalidArgument,
                 format("\"{}\" is no field{} (--help-query-gpu lists all)", given,
-                       nearest.empty() ? "" : format("; did you mean \"{}\"?", nearest)));
+                       closest.empty() ? "" : format("; did you mean \"{}\"?", closest)));
   }
   return out;
 }
